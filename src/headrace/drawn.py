@@ -52,11 +52,13 @@ def read_plain_drawn(text: str, schema: Schema | None) -> pa.Table:
 
 
 def read_plain(columns: Mapping[str, Any], schema: Schema | None) -> pa.Table:
-    """A table from columns by name; a schema picks columns, and those that are missing are null."""
+    """A table from columns by name; a schema picks columns. If there are no columns, there are no rows."""
     columns = {name: _without_dates(values) for name, values in columns.items()}
-    size = len(next(iter(columns.values()), ()))
     fields = schema or _infer(columns)
-    return pa.table({f.name: _payload_column(columns.get(f.name, [None] * size), f) for f in fields})
+    for name in fields.names if columns else ():
+        if name not in columns:
+            raise UnknownColumn.of(name, columns, "these rows")
+    return pa.table({field.name: _payload_column(columns.get(field.name, []), field) for field in fields})
 
 
 def _drawn_columns(text: str) -> dict[str, list[Any]]:

@@ -24,14 +24,14 @@ from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, sortable, to_numpy
 from headrace.drawn import MISSING, read_drawn, read_plain, read_plain_drawn, read_records
 from headrace.errors import EventError
+from headrace.frames import frame_kind, frame_table
 from headrace.progress import Progress
-from headrace.schema import RESERVED, Schema
+from headrace.schema import RESERVED, Schema, SchemaLike
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = [
     "events_and_dates",
     "events_table",
-    "from_pandas",
     "history",
     "history_diff",
     "physical_schema",
@@ -47,6 +47,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 FARTHEST = 2**60
 _TOO_FAR = "{} is beyond ±2**60 ticks, about 36 000 years from 1970"
 CONTROL = ("kind", "le", "re", "re_new")
+_IN_MEMORY = "a drawn table (text), a list of dicts, an Arrow table, a data frame of pandas or Polars"
 #: Defaults for missing columns of a record; every other column is null.
 _ABSENT = {"kind": "insert", "re": MISSING, "re_new": MISSING}
 
@@ -57,51 +58,34 @@ def physical_schema(payload: Schema) -> pa.Schema:
     return pa.schema([pa.field(n, t) for n, t in control] + list(payload.arrow))
 
 
-def events_table(data: Any, schema: Schema | str | pa.Schema | None = None) -> pa.Table:
-    """A physical stream from a drawn table, a list of dicts, an Arrow table or a pandas frame."""
+def events_table(data: Any, schema: SchemaLike | None = None) -> pa.Table:
+    """A physical stream from a drawn table, a list of dicts, an Arrow table, or a data frame of pandas or Polars."""
     return events_and_dates(data, schema)[0]
 
 
-def events_and_dates(data: Any, schema: Schema | str | pa.Schema | None = None) -> tuple[pa.Table, bool]:
+def events_and_dates(data: Any, schema: SchemaLike | None = None) -> tuple[pa.Table, bool]:
     """A physical stream as `events_table` returns it, and whether its times are dates."""
     payload = Schema.of(schema).payload if schema is not None else None
     if isinstance(data, str):
         return read_drawn(data, payload)
-    if isinstance(data, pa.Table):
-        return read_records(_records_of(data), payload or Schema.of(_payload_part(data.schema)))
+    if frame_kind(data):
+        table = frame_table(data)
+        return read_records(_records_of(table), payload or Schema.of(_payload_part(table.schema)))
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         names = _names(data) or (["le"] if payload is not None else [])
         return read_records({name: [row.get(name, _ABSENT.get(name)) for row in data] for name in names}, payload)
-    if hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return events_and_dates(from_pandas(data), schema)
-    raise EventError(
-        "these are not events",
-        given=type(data).__name__,
-        allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
-    )
+    raise EventError("these are not events", given=type(data).__name__, allowed=_IN_MEMORY)
 
 
 def plain_table(data: Any, schema: Schema | None = None) -> pa.Table:
     """Rows without lifetimes, from what `events_table` accepts; a schema picks columns."""
     if isinstance(data, str):
         return read_plain_drawn(data, schema)
-    if isinstance(data, pa.Table):
-        return read_plain(_records_of(data), schema)
+    if frame_kind(data):
+        return read_plain(_records_of(frame_table(data)), schema)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return read_plain({name: [row.get(name) for row in data] for name in _names(data)}, schema)
-    if hasattr(data, "columns") and hasattr(data, "to_dict"):
-        return plain_table(from_pandas(data), schema)
-    raise EventError(
-        "these are not rows",
-        given=type(data).__name__,
-        allowed="a drawn table (text), a list of dicts, an Arrow table, a pandas frame",
-    )
-
-
-def from_pandas(frame: Any) -> pa.Table:
-    """A pandas frame as a table; an index that has a name is a column like the others."""
-    named = all(name is not None for name in frame.index.names)
-    return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
+    raise EventError("these are not rows", given=type(data).__name__, allowed=_IN_MEMORY)
 
 
 def _payload_part(schema: pa.Schema) -> pa.Schema:

@@ -11,15 +11,23 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.errors import SchemaError, UnknownColumn, nearest
 
-__all__ = ["ARRIVAL", "NUMBERED", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "Type"]
+__all__ = ["ARRIVAL", "NUMBERED", "POSITION", "RESERVED", "STAMPS", "Field", "Schema", "SchemaLike", "Type"]
+
+#: The forms in which users describe columns; Any stands for a `StructType` of Spark.
+SchemaLike: TypeAlias = "Schema | str | pa.Schema | Mapping[str, Any] | type | Any"
 
 RESERVED = ("kind", "le", "re", "re_new")
 #: The stamps of ingress: the arrival of a row in ticks, and its position in its file or table (rule 8.1).
@@ -117,6 +125,31 @@ class Type(enum.Enum):
         return cls[name]
 
     @classmethod
+    def of(cls, given: Any) -> Type:
+        """The type that a type of Python, NumPy, Arrow, Spark or Polars means; a text is a name in SQL.
+
+        >>> Type.of(float).value, Type.of("float").value, Type.of(list[int] | None).value
+        ('DOUBLE', 'FLOAT', 'ARRAY<LONG>')
+        """
+        if isinstance(given, (Type, str)):
+            return given if isinstance(given, Type) else cls.parse(given)
+        if isinstance(given, pa.DataType):
+            return cls.from_arrow(given)
+        if hasattr(given, "simpleString"):  # a type of Spark
+            return cls.parse(_SPARK_DATES.get(given.simpleString(), given.simpleString()))
+        frame_type = _of_frame_type(given)
+        found = _of_annotation(given) if frame_type is None else cls.from_arrow(frame_type)
+        if found is None:
+            raise SchemaError(
+                f"{getattr(given, '__name__', given)} is not the type of a column",
+                given=str(given),
+                allowed=f"{_ALLOWED}; str, int, float, bool, datetime, list[...]; types of NumPy, pandas, Polars, "
+                "Arrow and Spark",
+                instead="str, or 'STRING'",
+            )
+        return found
+
+    @classmethod
     def from_arrow(cls, arrow: pa.DataType) -> Type:
         """The narrowest type that holds every value of an Arrow type."""
         if pa.types.is_dictionary(arrow):
@@ -166,6 +199,9 @@ _SYNONYMS = {
     "TINYINT": "BYTE", "SMALLINT": "SHORT", "INTEGER": "INT", "BIGINT": "LONG", "REAL": "FLOAT", "BOOL": "BOOLEAN",
     "TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMP": "DATETIME",
 }  # fmt: skip
+#: Python's types; a subclass follows its base, so BOOLEAN comes before LONG.
+_PYTHON = ((bool, Type.BOOLEAN), (str, Type.STRING), (int, Type.LONG), (float, Type.DOUBLE), (date, Type.DATETIME))
+_SPARK_DATES = {"date": "DATETIME", "timestamp_ntz": "DATETIME"}
 _FROM_ARROW = (
     (lambda t: t == pa.int8(), Type.BYTE),
     (lambda t: t in (pa.int16(), pa.uint8()), Type.SHORT),
@@ -210,13 +246,17 @@ class Schema:
             seen.add(field.name)
 
     @classmethod
-    def of(cls, given: Schema | str | pa.Schema) -> Schema:
-        """A schema from a schema, from text such as `"symbol STRING, price DOUBLE"`, or from an Arrow schema."""
+    def of(cls, given: SchemaLike) -> Schema:
+        """The schema that is described by text such as `"symbol STRING, price DOUBLE"`, by a dict of names and types,
+        by a schema of Arrow, Spark or Polars, or by a class with annotations.
+        """
         if isinstance(given, Schema):
             return given
         if isinstance(given, pa.Schema):
             return _of_arrow(given)
-        return cls(tuple(_parse_field(part, given) for part in _COMMA.split(given) if part.strip()))
+        if isinstance(given, str):
+            return cls(tuple(_parse_field(part, given) for part in _COMMA.split(given) if part.strip()))
+        return cls(tuple(_described_field(name, kind) for name, kind in _described(given)))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -289,6 +329,72 @@ def _nearest_type(arrow: pa.DataType) -> Type | None:
     if _is_held(arrow):
         return Type.from_arrow(arrow)
     return next((kind for test, kind in _READABLE if test(arrow)), None)
+
+
+def _described(given: Any) -> Iterable[tuple[Any, Any]]:
+    """The names and types of columns that a dict, a schema of Spark or a class describes."""
+    if isinstance(given, Mapping):
+        return given.items()
+    if hasattr(given, "simpleString") and hasattr(given, "fields"):
+        return [(field.name, field.dataType) for field in given.fields]
+    if isinstance(given, type) and (hints := _hints(given)):
+        return hints.items()
+    raise SchemaError(
+        "this does not describe columns",
+        given=given if isinstance(given, type) else type(given).__name__,
+        allowed="text, a dict of names and types, a schema of Arrow, Spark or Polars, a class with annotations",
+        instead="'symbol STRING, price DOUBLE', or {'symbol': str, 'price': float}",
+    )
+
+
+def _hints(given: type) -> dict[str, Any]:
+    """The annotations of a class that are columns; those of pandera and pydantic have a `Config` of their own."""
+    try:
+        hints = get_type_hints(given)
+    except NameError as error:
+        raise SchemaError(f"an annotation of {given.__name__} is unknown: {error}", given=given) from error
+    return {n: t for n, t in hints.items() if n[0] != "_" and n != "Config" and get_origin(t) is not ClassVar}
+
+
+def _described_field(name: Any, kind: Any) -> Field:
+    if not isinstance(name, str) or not name:
+        raise SchemaError("a column has a name", given=name, allowed="text", instead="{'symbol': str}")
+    try:
+        return Field(name, Type.of(kind))
+    except SchemaError as error:
+        raise SchemaError(
+            f"column {name!r}: {error.message}", given=error.given, allowed=error.allowed, instead=error.instead
+        ) from error
+
+
+def _of_annotation(given: Any) -> Type | None:
+    """The type that a type of Python means, also one that may be None, a list, or in the brackets of another."""
+    origin, arguments = get_origin(given), get_args(given)
+    if origin in (Union, UnionType):
+        arguments = tuple(part for part in arguments if part is not NoneType)
+    if origin is list and arguments:
+        return Type.of(arguments[0]).array
+    if arguments and (len(arguments) == 1 or origin is Annotated):  # Series[float]
+        return Type.of(arguments[0])
+    if not isinstance(given, type):
+        return None
+    return next((found for base, found in _PYTHON if issubclass(given, base)), None)
+
+
+def _of_frame_type(given: Any) -> pa.DataType | None:
+    """What a type of NumPy, pandas or Polars is in Arrow; None for other types."""
+    module = (given if isinstance(given, type) else type(given)).__module__
+    try:
+        if module.startswith("polars."):
+            return import_module("polars").Series([], dtype=given).to_arrow().type
+        if isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
+            dtype = np.dtype(given)
+            return pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype)
+        if module.startswith("pandas.") and hasattr(given, "construct_array_type"):
+            return pa.array(import_module("pandas").array([], dtype=given)).type
+    except pa.ArrowNotImplementedError:  # objects of any kind
+        pass
+    return None
 
 
 def _parse_field(part: str, text: str) -> Field:

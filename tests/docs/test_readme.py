@@ -93,7 +93,8 @@ def run(page: Path, *, on_spark: bool = False, services: Mapping[str, str] | Non
             for shown, place in (services or {}).items():
                 text = text.replace(shown, place)
             # Blank lines before the block make the line numbers of a traceback those of the page.
-            exec(compile("\n" * (block.line - 1) + text, str(page), "exec"), namespace)  # noqa: S102 - our own page
+            code = compile("\n" * (block.line - 1) + text, str(page), "exec", dont_inherit=True)
+            exec(code, namespace)  # noqa: S102 - our own page
             ran += 1
     return ran
 

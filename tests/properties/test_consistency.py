@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.plans import aggregates, plans, sources, spans
 
 import headrace as hr
+from headrace.changes import Changes
+from headrace.events import history as history_of
 from headrace.host.local.run import run_local
 from headrace.operators.reference import bag, rows_of
 from headrace.plan.nodes import Output
@@ -49,6 +53,24 @@ def test_final_gives_the_same_history_and_takes_nothing_back(stream: hr.Stream, 
     assert bag(rows_of(early.cht())) == bag(rows_of(final.cht()))
     check_output(final.events(), retractions=False)
     check_output(early.events())
+
+
+@HALF
+@given(plans(max_events=8), buckets())
+def test_what_a_function_gets_adds_up_to_the_history(stream: hr.Stream, n: int):
+    """Batch by batch: a row is deleted only if it is there, and the numbers of batches grow."""
+    calls: list[tuple[int, pa.Table]] = []
+    sink = hr.foreach_batch(lambda rows, batch: calls.append((batch, rows)))
+    hr.run({"out": stream}, sinks={"out": sink}, buckets=n)
+    numbers = [number for number, _ in calls]
+    assert numbers == sorted(set(numbers))
+    so_far = Changes.empty(stream.schema)
+    for _, rows in calls:
+        weight = np.where(np.asarray(rows["_change_type"]) == "insert", 1, -1)
+        changes = Changes(rows["le"].to_numpy(), rows["re"].to_numpy(), weight, rows.select(list(stream.schema.names)))
+        so_far = Changes.concat([so_far, changes])
+        history_of(so_far)  # an error if a row is deleted that is not there
+    assert bag(rows_of(history_of(so_far))) == history(stream)
 
 
 @HALF

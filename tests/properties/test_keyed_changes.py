@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies.logs import LOGS, TABLE, Change, Row, changes_of_a_table, effective, replayed, seen
+from tests.strategies.logs import FORMS, LOGS, TABLE, Change, Row, changes_of_a_table, effective, replayed, seen
 
 import headrace as hr
 from headrace import col
 from headrace.expr import Expr
+from headrace.io.keyed_changes import ENCODINGS
+from headrace.schema import Schema
 from headrace.testing.strategies import buckets
 from headrace.time import INFINITY
 
@@ -73,3 +80,30 @@ def test_batches_and_buckets_do_not_show(changes: list[Change], data: st.DataObj
             whole = query.cht()
             assert hr.same_history(query.cht(batch_rows=data.draw(st.integers(1, 6)), buckets=n), whole)
             assert hr.same_history(query.history("duckdb").cht(), whole)
+
+
+@settings(max_examples=max(5, settings().max_examples // 4))
+@given(changes_of_a_table, st.data(), buckets(), st.sampled_from([None, "us", "ms", "s"]))
+def test_oracle_every_form_of_a_log_is_its_replay(changes: list[Change], data: st.DataObject, n: int, unit: Any):
+    """Files, frames and drawn tables: rows of the same log, in the times of any unit."""
+    scale = {"ms": 1_000, "s": 1_000_000}.get(unit, 1)
+    expected = replayed(changes, in_order=True)
+    encoding = data.draw(st.sampled_from(["rows", "flink", "spark"]))
+    columns = pa.schema([pa.field(ENCODINGS[encoding].op, pa.string()), *Schema.of(TABLE).arrow])
+    rows = pa.Table.from_pylist(LOGS[encoding](changes), columns)
+    options: dict[str, Any] = {"key": "id", "encoding": encoding, "at": "ts", "unit": unit}
+    with TemporaryDirectory() as folder:
+        for form, make in FORMS.items():
+            stream = hr.read_changes(make(rows, Path(folder)), TABLE, **options)
+            history = stream.cht(batch_rows=data.draw(st.integers(1, 6)), buckets=n)
+            assert seen(_in_units(history, scale)) == expected, form
+            assert hr.same_history(stream.history("duckdb").cht(), history), form
+
+
+def _in_units(history: pa.Table, ticks: int) -> pa.Table:
+    """A history with the times of a log."""
+    for place, name in enumerate(("le", "re")):
+        times = pc.fill_null(history[name].cast(pa.int64()), INFINITY)
+        units = pc.if_else(pc.equal(times, INFINITY), INFINITY, pc.divide(times, ticks))
+        history = history.set_column(place, name, units)
+    return history

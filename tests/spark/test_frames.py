@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 
 import headrace as hr
@@ -113,3 +115,38 @@ def test_what_spark_does_not_read():
         hr.read_spark("kafka", "t LONG, v INT", name="x", **LIFETIME)
     with pytest.raises(PlanError, match="needs a schema"):
         hr.read_spark("kafka", **LIFETIME)
+
+
+def test_frames_in_memory_and_functions_on_spark(spark: SparkSession, tmp_path: Path):
+    """A pandas frame with epochs in, frames of Spark out: the changes of all batches are the history."""
+    rows = pd.DataFrame({"t": [1, 12, 3, 27], "k": ["a", "a", "b", None], "v": [2.0, None, 1.0, 4.0]})
+    stream = hr.from_pandas(rows, lifetime=hr.point("t", unit="ms"), progress=hr.advance(delay="20 ms"))
+    answers = stream.group_by("k").window(hr.tumbling("10 ms")).aggregate(n=hr.count(), s=hr.sum("v"))
+    expected = answers.cht()
+    assert not hr.history_diff(answers.cht(host="spark", spark=spark, buckets=2), expected)
+    assert not hr.history_diff(answers.history(engine="spark").cht(), expected)
+    calls: list[tuple[int, DataFrame]] = []
+    sink = hr.foreach_batch(lambda frame, batch: calls.append((batch, frame)), frame="spark")
+    query = answers.start(sink, spark=spark, checkpoint=str(tmp_path / "state"), buckets=2)
+    try:
+        query.finish()
+    finally:
+        query.stop()
+    assert len({batch for batch, _ in calls}) == len(calls) > 0
+    left = Counter[tuple[Any, ...]]()
+    for _, frame in calls:
+        assert frame.columns == ["_change_type", "le", "re", "k", "n", "s"]
+        for row in frame.select("_change_type", "k", "n", "s").collect():
+            left[tuple(row[1:])] += 1 if row[0] == "insert" else -1
+    assert +left == Counter(tuple(row.values()) for row in expected.drop_columns(["le", "re"]).to_pylist())
+
+
+def test_a_json_field_that_no_row_has_is_an_error_on_spark(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"t": 1, "v": 2}\n')
+    path = str(tmp_path / "a.json")
+    stream = hr.read_json(path, "t LONG, w LONG", lifetime=hr.point("t"))
+    for call in (lambda: stream.cht(host="spark", spark=spark), stream.history(engine="spark").cht):
+        with pytest.raises(SchemaError, match="has the field 'w'"):
+            call()
+    sparse = hr.read_json(path, "t LONG, w LONG", lifetime=hr.point("t"), sparse="w")
+    assert sparse.cht(host="spark", spark=spark)["w"].to_pylist() == [None]

@@ -6,6 +6,7 @@ A query costs Spark a second however small it is, so that many operators share o
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,28 @@ def test_joins(agree: Agree, rows: hr.Stream):
     joined = left.join(right, "k", where=col("x") <= col("x_right")).select("k", x=col("x_right"))
     outer = left.left_join(right.select("k", y=col("x")), "k").select("k", x=col("y").coalesce(-1.0))
     agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
+
+
+def test_cut_sessions(agree: Agree, rows: hr.Stream):
+    cut = rows.group_by("k").window(hr.session(9, longest=4))
+    agree(cut.aggregate(n=hr.count()).union(cut.with_columns(n=hr.count()).select("k", "n")))
+
+
+def test_joins_made_of_others(agree: Agree, rows: hr.Stream):
+    right = rows.shift(2).where(col("x") > 1.0)
+    left = rows.select("k", "x")
+    full = left.full_join(right, "k", where=col("x") <= col("x_right")).select("k", x=hr.coalesce("x_right", "x"))
+    other = left.right_join(right, on=col("x") // 2).select(k="k_right", x="x_right")
+    agree(full.union(other, left.semi_join(right, on=["k", col("x") > 2.0])))
+
+
+def test_columns(agree: Agree, rows: hr.Stream):
+    dates = rows.with_columns(t=col("x").cast("LONG").cast("DATETIME")).where(col("t") - "1 h" < "2024-05-01")
+    times = dates.with_columns(
+        x=hr.greatest((col("t") + "2 min" - col("t")) / timedelta(minutes=1), "x"), n=col("ts") // -2
+    )
+    top = times.drop("t").top(2, by=["k", "x"], descending=[True, False])
+    agree(top.with_columns(k=hr.when(col("x") > 1.0).then("k").otherwise(hr.lit("few"))))
 
 
 def test_windows_and_aggregates(agree: Agree, rows: hr.Stream):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 from hypothesis import strategies as st
 
+from headrace.border import as_ticks
 from headrace.time import INFINITY
 
-__all__ = ["LOGS", "TABLE", "Change", "Row", "changes_of_a_table", "effective", "replayed", "seen"]
+__all__ = ["FORMS", "LOGS", "TABLE", "Change", "Row", "changes_of_a_table", "effective", "replayed", "seen"]
 
 TABLE = "ts LONG, id LONG, name STRING, v DOUBLE"
 Row = dict[str, Any]
@@ -96,5 +103,42 @@ def replayed(changes: Sequence[Change], *, in_order: bool) -> Counter[tuple[Any,
 
 
 def seen(history: pa.Table) -> Counter[tuple[Any, ...]]:
-    rows = history.to_pylist()
+    rows = as_ticks(history).to_pylist()
     return Counter((r["le"], r["re"], r["id"], str(sorted((name, r[name]) for name in ("name", "v")))) for r in rows)
+
+
+def _drawn(rows: pa.Table) -> str:
+    lines = [rows.column_names, *([_cell(value) for value in row.values()] for row in rows.to_pylist())]
+    return "\n".join(" | ".join(cells) for cells in lines)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _written(name: str) -> Callable[[pa.Table, Path], str]:
+    def write(rows: pa.Table, folder: Path) -> str:
+        path = folder / f"log.{name}"
+        if name == "csv":
+            pa.csv.write_csv(rows, path)
+        elif name == "parquet":
+            pa.parquet.write_table(rows, path)
+        else:
+            texts = [{n: "NaN" if v != v else v for n, v in row.items()} for row in rows.to_pylist()]  # noqa: PLR0124
+            path.write_text("".join(json.dumps(row) + "\n" for row in texts))
+        return str(path)
+
+    return write
+
+
+#: What a log can be: the same rows as files, as frames and as a drawn table.
+FORMS: dict[str, Callable[[pa.Table, Path], Any]] = {
+    "rows": lambda rows, _: rows.to_pylist(),
+    "drawn": lambda rows, _: _drawn(rows),
+    "arrow": lambda rows, _: rows,
+    "pandas": lambda rows, _: rows.to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": lambda rows, _: pl.from_arrow(rows),
+    "csv": _written("csv"),
+    "json": _written("json"),
+    "parquet": _written("parquet"),
+}

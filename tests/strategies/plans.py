@@ -29,6 +29,7 @@ from headrace.expr import (
     max,
     median,
     min,
+    percentile_disc,
     quantile,
     stddev,
     sum,
@@ -67,8 +68,8 @@ _WHOLE = (
 _FLOATS = (
     sum("x"), avg("x"), avg("i"), var("x"), var("i"), stddev("x"), stddev("i"), min("x"), max("x"), first("x"),
     last("x"), sum("x") / count("x"), var(col("x") * 0.5), sum(col("x") + col("i")), max("x") - min("x"), median("x"),
-    quantile("x", 0.3), quantile("i", 0.9), median("i") - first("i"), geometric_mean("x"), geometric_mean("i"),
-    median(_halved("x")), _halved(sum("x")),
+    quantile("x", 0.3), quantile("i", 0.9), percentile_disc("x", 0.4), sum("x", where=col("i") > 0),
+    median("i") - first("i"), geometric_mean("x"), geometric_mean("i"), median(_halved("x")), _halved(sum("x")),
 )  # fmt: skip
 _TEXTS = (min("k"), max("k"), first("k"), last("k"), concat("k", "-"), _foremost(top_frequent("k", 2), max("k")))
 _PREDICATES = (
@@ -145,14 +146,16 @@ def spans(draw: st.DrawFn, below: Stream) -> Stream:
 @st.composite
 def meets(draw: st.DrawFn, left: Stream, right: Stream) -> Stream:
     """Two streams that meet; pairs only by several keys, so that depth does not multiply them."""
-    kind = draw(st.sampled_from(["join", "left_join", "anti_join", "clip"]))
+    kind = draw(st.sampled_from(["join", "left_join", "anti_join", "clip", "full_join", "semi_join"]))
+    if kind == "semi_join":
+        return left.semi_join(right, draw(st.sampled_from(["k", [("k", "k"), (col("i") % 2, col("i") % 2)]])))
     if kind == "clip":
         return left.clip(right, draw(st.sampled_from(["k", ("k", "i"), ()])))
     if kind == "anti_join":
         where = draw(st.sampled_from([None, col("i") >= col("i_right")]))
         return left.anti_join(right, "k", where)
     with instants_may_meet():
-        joined = left.join(right, ("k", "i")) if kind == "join" else left.left_join(right, ("k", "i"))
+        joined = getattr(left, kind)(right, ("k", "i"))
     return joined.select("k", "i", x=col("x_right"))
 
 

@@ -111,7 +111,8 @@ def sink_class(name: str) -> type[SinkAdapter]:
 
 def option_names(kind: type[SourceAdapter | SinkAdapter]) -> tuple[str, ...]:
     """The options of an adapter: its fields in their order, its other ones, then those that all sinks have."""
-    names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
+    given = sorted((f for f in fields(kind) if f.init), key=lambda f: bool(f.kw_only))  # type: ignore[arg-type]
+    names = [field.name for field in given]
     common = {field.name for field in fields(SinkAdapter)} if issubclass(kind, SinkAdapter) else set()
     own = (*(name for name in names if name not in common), *kind.more_options)
     return (*own, *(name for name in names if name in common))

@@ -205,14 +205,20 @@ def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict
     return {name: _sink(sink) for name, sink in sinks.items()}
 
 
-_SINKS = "hr.console(...), hr.files(...), hr.memory(...), hr.kafka(...), hr.postgres(...), hr.sink(...)"
+_SINKS = (
+    "hr.console(...), hr.files(...), hr.memory(...), hr.foreach_batch(...), hr.kafka(...), hr.postgres(...), "
+    "hr.sink(...)"
+)
 
 
 def _sink(sink: Any) -> Sink:
     if isinstance(sink, Sink):
         return sink
     name = getattr(sink, "__name__", "")
-    instead = f"{name}()" if callable(sink) and name else "stream.start(hr.console())"
+    instead = "stream.start(hr.console())"
+    if callable(sink) and name:
+        ours = getattr(sink, "__module__", "").startswith("headrace.")
+        instead = f"{name}()" if ours else f"hr.foreach_batch({name.replace('<lambda>', 'lambda rows, batch: ...')})"
     raise PlanError("this is not a sink", given=_shown(sink), allowed=_SINKS, instead=instead)
 
 

@@ -17,7 +17,14 @@ from headrace.expr.nodes import column_or_value
 from headrace.plan.nodes import Node, Select
 from headrace.schema import Schema
 
-__all__ = ["dropped", "named_columns", "renamed", "selected", "with_columns"]
+__all__ = ["dropped", "in_order_of", "named_columns", "renamed", "selected", "with_columns"]
+
+
+def in_order_of(node: Node, schema: Schema) -> Node:
+    """The plan with its columns in the order of `schema`, if it has the same ones; else as it is."""
+    if node.schema == schema or {*node.schema} != {*schema}:
+        return node
+    return Select(node, tuple((name, col(name)) for name in schema.names))
 
 
 def selected(node: Node, columns: Sequence[Any], named: Mapping[str, Any]) -> Node:

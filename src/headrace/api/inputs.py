@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.adapters.registry import source_adapter
 from headrace.api.checks import column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
-from headrace.errors import PlanError, SchemaError, nearest
+from headrace.errors import ExpressionError, PlanError, SchemaError, UnknownColumn, nearest
 from headrace.events import check_events, events_and_dates
 from headrace.expr import Expr, col
+from headrace.expr.functions import EpochUnit, from_epoch
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
-from headrace.io.decoded import finish
 from headrace.io.encode import PHYSICAL
 from headrace.io.files import MAX_EXPANSION, FileOrder, listing
 from headrace.io.formats import Format, infer_schema, starts_with_dates
 from headrace.io.keyed_changes import table_columns
-from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead, Origin, SparkRead
+from headrace.io.origins import AdapterRead, Events, Files, HostRead, Origin
 from headrace.io.records import MAX_LINE
-from headrace.io.spark_frames import frame_schema, is_frame
+from headrace.io.tables import fitted
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
 from headrace.plan.policies import (
     BAD_ROWS,
@@ -46,35 +44,49 @@ from headrace.plan.policies import (
     arrives,
     starts_are_dates,
 )
-from headrace.schema import POSITION, RESERVED, Schema, Type
+from headrace.schema import POSITION, RESERVED, Schema, SchemaLike, Type
 from headrace.time import DurationLike, duration
 
 __all__ = [
     "advance", "by_arrival", "edge", "events", "explicit", "generated", "heartbeat", "interval", "ordered", "physical",
-    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source", "read_spark",
+    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source",
 ]  # fmt: skip
 
-SchemaLike: TypeAlias = "Schema | str | pa.Schema"
 Names: TypeAlias = "Mapping[str, str]"
+Sparse: TypeAlias = "bool | str | Sequence[str]"
 
 
-def _expr(value: str | Expr) -> Expr:
-    return column_or_expr(value, "a lifetime", "hr.point('ts'), or hr.point(col('ts'))")
+def time_expr(value: str | Expr, unit: EpochUnit | None, where: str, instead: str) -> Expr:
+    """The time of a row: a column or an expression; with `unit`, a number of these units since 1970."""
+    time = column_or_expr(value, where, instead)
+    return time if unit is None else from_epoch(time, unit)
 
 
-def point(at: str | Expr) -> Point:
-    """Every row is an instant; `at` is a DATETIME, or a number of ticks."""
-    return Point(_expr(at))
+def _expr(value: str | Expr, unit: EpochUnit | None) -> Expr:
+    return time_expr(value, unit, "a lifetime", "hr.point('ts'), or hr.point(col('ts'))")
 
 
-def interval(start: str | Expr, end: str | Expr) -> Interval:
-    """Every row says when it starts and ends."""
-    return Interval(_expr(start), _expr(end))
+def point(at: str | Expr, *, unit: EpochUnit | None = None) -> Point:
+    """Every row is an instant; `at` is a DATETIME, or a number of ticks.
+
+    With `unit`, `at` is a number of seconds (`"s"`), milliseconds (`"ms"`) or microseconds (`"us"`) since 1970.
+    """
+    return Point(_expr(at, unit))
 
 
-def edge(at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None) -> Edge:
-    """Every row samples a signal and lasts until the next row with its key; rows that pass `closes` only end it."""
-    return Edge(_expr(at), (key,) if isinstance(key, str) else tuple(key), closes)
+def interval(start: str | Expr, end: str | Expr, *, unit: EpochUnit | None = None) -> Interval:
+    """Every row says when it starts and ends; `unit` is that of `point`."""
+    return Interval(_expr(start, unit), _expr(end, unit))
+
+
+def edge(
+    at: str | Expr, key: str | Sequence[str] = (), closes: Expr | None = None, *, unit: EpochUnit | None = None
+) -> Edge:
+    """Every row samples a signal and lasts until the next row with its key; rows that pass `closes` only end it.
+
+    `unit` is that of `point`.
+    """
+    return Edge(_expr(at, unit), (key,) if isinstance(key, str) else tuple(key), closes)
 
 
 def by_arrival() -> Arrival:
@@ -102,7 +114,7 @@ def _idle(idle: DurationLike | None) -> int | None:
 
 def advance(
     delay: DurationLike, every: DurationLike = 1, late: LatePolicy = "divert", max_skew: DurationLike | None = None,
-    idle: DurationLike | None = None,
+    idle: DurationLike | None = None, per: str | None = None,
 ) -> Advance:  # fmt: skip
     """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
 
@@ -112,9 +124,13 @@ def advance(
 
     A source with partitions (Kafka) has the CTI of the partition that is farthest behind. `idle` is the time after
     which a partition without new rows no longer holds back the others; rows that it sends later may be late.
+
+    With `per`, each value of a column has its own highest LE, and the CTI follows the value that is farthest behind:
+    `hr.advance("5 s", per="sensor", idle="30 s")`. Here `idle` counts in the time of the data: a sensor that is 30 s
+    or more behind the farthest one no longer holds back the others.
     """
     skew = None if max_skew is None else duration(max_skew)
-    return Advance(late, duration(delay), duration(every), skew, idle=_idle(idle))
+    return Advance(late, duration(delay), duration(every), skew, idle=_idle(idle), per=per)
 
 
 def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePolicy = "divert") -> Heartbeat:
@@ -135,7 +151,7 @@ def events(
     batches: Sequence[int] = (),
     bad_rows: BadRowPolicy = "raise",
 ) -> Stream:
-    """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
+    """A stream of physical events: a drawn table, a list of dicts, an Arrow table, or a frame of pandas or Polars.
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
@@ -172,10 +188,15 @@ def read_csv(
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`."""
+    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`.
+
+    A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
+    the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
+    """
     how = Format("json", rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     return _read(path, how, schema, lifetime, progress, bad_rows, order)
 
 
@@ -190,7 +211,7 @@ def read_parquet(
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
-    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
@@ -198,17 +219,25 @@ def read_events(
     `le DATETIME`; without `le`, if they are dates in the first file, where there is one.
 
     In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
-    limits are those of `read_csv`.
+    limits are those of `read_csv`, `sparse` that of `read_json`.
     """
     declared = Schema.of(schema)
     columns = Schema((*PHYSICAL, *declared.payload))
     how = Format(format) if format else Format.of_path(path)
     how = replace(how, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
+    how = replace(how, sparse=sparse_names(sparse))
     if how.name == "json" and "payload" not in columns:
         how = replace(how, nested=None)
-    files = listing(str(path), order) if "le" not in declared else []
+    files = listing(str(path), order) if "le" not in declared and Files(str(path), how).exists() else []
     dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
     return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
+
+
+def sparse_names(sparse: Sparse) -> tuple[str, ...]:
+    """The columns that no row need have, as a format has them."""
+    if isinstance(sparse, bool):
+        return ("*",) if sparse else ()
+    return (sparse,) if isinstance(sparse, str) else tuple(sparse)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
@@ -217,53 +246,6 @@ def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
     if len({new for _, new in pairs}) < len(pairs):
         raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
     return pairs
-
-
-def read_spark(
-    source: Any, schema: SchemaLike | None = None, *, lifetime: Lifetime, options: Mapping[str, object] | None = None,
-    path: str = "", name: str = "", progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
-    rename: Names | None = None,
-) -> Stream:  # fmt: skip
-    """A source of Spark as a stream; `schema` names the columns to read.
-
-    `source` is the name of a streaming reader of Spark, with its `options` and `path`, for sources that only Spark can
-    read (Kafka, Delta, …). It needs the Spark host; for files, the other readers are faster. `rename` renames columns.
-    Or `source` is a Spark data frame: a streaming one runs on Spark until stopped; a batch one runs on every host, in
-    the order of its partitions. A checkpoint identifies a data frame by its `name` and columns, and keeps the rows of
-    the first start.
-    """
-    if is_frame(source):
-        return _read_frame(source, schema, name, lifetime, progress, bad_rows, options=bool(options or path or rename))
-    if not isinstance(source, str) or name:
-        raise PlanError(
-            "only data frames have names" if isinstance(source, str) else "this is nothing that Spark reads",
-            given=name or type(source).__name__,
-            allowed="the name of a reader of Spark's, or a data frame",
-            instead="read_spark('kafka', schema, ...), or read_spark(frame, name='trades', ...)",
-        )
-    if schema is None:
-        raise PlanError(
-            "a reader of Spark's needs a schema", given=source, instead="read_spark('kafka', 'value STRING')"
-        )
-    texts = tuple(sorted((option, str(value)) for option, value in (options or {}).items()))
-    origin = SparkRead(source, texts, str(path), name_pairs(rename))
-    return stream_of(origin, Schema.of(schema).renamed(dict(origin.rename)), lifetime, progress, bad_rows)
-
-
-def _read_frame(
-    frame: Any, schema: SchemaLike | None, name: str, lifetime: Lifetime, progress: ProgressPolicy | None,
-    bad_rows: BadRowPolicy, *, options: bool,
-) -> Stream:  # fmt: skip
-    if options:
-        raise PlanError(
-            "options of a reader do not apply to a data frame",
-            given="options, path or rename",
-            instead="spark.read.option(...), frame.withColumnRenamed(...)",
-        )
-    columns = frame_schema(frame, None if schema is None else Schema.of(schema))
-    label, streaming = name or f"#{secrets.token_hex(4)}", bool(frame.isStreaming)
-    origin = FrameRead("dataframe", path=label, frame=frame, streaming=streaming, named=bool(name))
-    return stream_of(origin, columns, lifetime, progress, bad_rows)
 
 
 def read_host(
@@ -351,33 +333,22 @@ def generated(
     """
     table, delay = generator.rows_of(name, rows=rows, seed=seed, **options)
     if schema is not None:
-        table = _pick_columns(table, Schema.of(schema), name)
+        table = picked(table, Schema.of(schema), f"generated {name}")
     at, policy = point("ts") if lifetime is None else lifetime, progress
     if policy is None and "ts" in table.column_names and isinstance(at, Point) and str(at.at) == str(col("ts")):
         policy = Advance(delay=delay)
     return stream_of(Events(table), Schema.of(table.schema), at, policy, bad_rows)
 
 
-def _pick_columns(table: pa.Table, columns: Schema, name: str) -> pa.Table:
-    for column in columns:
-        if column.name not in table.column_names:
-            close = nearest(column.name, table.column_names)
-            raise SchemaError(
-                f"generated {name} have no column {column.name!r}",
-                given=str(columns),
-                allowed=str(Schema.of(table.schema)),
-                instead=close or "",
-            )
-    decoded = finish(
-        table.select(list(columns.names)), np.arange(table.num_rows), columns.fields, lambda rows: list(map(str, rows))
-    )
-    if decoded.refused.num_rows:
+def picked(table: pa.Table, columns: Schema, owner: str) -> pa.Table:
+    """The columns of a table in memory that a schema names, in its types; a value that does not fit is an error."""
+    block = fitted(table, columns, owner)
+    if block.refused.num_rows:
+        row = block.refused.slice(0, 1).to_pylist()[0]
         raise SchemaError(
-            f"generated {name} do not fit: {decoded.refused['reason'][0]}",
-            given=str(columns),
-            allowed=str(Schema.of(table.schema)),
+            f"row {row['row'] + 1} of {owner} does not fit: {row['reason']}", given=row["raw"], allowed=str(columns)
         )
-    return decoded.table
+    return block.table
 
 
 def _read(
@@ -426,12 +397,20 @@ def stream_of(
             instead="a schema with another column, or another name for the column of the time",
         )
     policy = progress or _default_progress(lifetime)
-    if policy.idle is not None and not isinstance(origin, AdapterRead):
+    per = policy.per if isinstance(policy, Advance) else None
+    if per is not None and isinstance(origin, AdapterRead):
+        raise PlanError(
+            "the partitions of this source are channels already, so keys are not",
+            given=f"{origin}, progress {policy}",
+            allowed="per= for files, events and data frames",
+            instead="idle= alone, which excepts silent partitions",
+        )
+    if policy.idle is not None and per is None and not isinstance(origin, AdapterRead):
         raise PlanError(
             "idle= is for sources with partitions, of which one may be silent",
             given=f"{origin}, progress {policy}",
-            allowed="sources that adapters read, such as read_kafka",
-            instead="hr.heartbeat(...), whose CTI follows the clock when the input is idle",
+            allowed="sources that adapters read, such as read_kafka; or per= a column",
+            instead="per='sensor' beside it, or hr.heartbeat(...), whose CTI follows the clock when the input is idle",
         )
     source = Source(origin, columns, lifetime, policy, bad_rows, dated=dated)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it
@@ -482,10 +461,23 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
         return
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
-        kind = expr.type(columns)
+        kind = _time_type(expr, columns)
         if kind is not Type.DATETIME and not kind.is_integer:
             raise PlanError(
                 f"{expr} cannot be a time",
                 given=kind.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
             )
+
+
+def _time_type(expr: Expr, columns: Schema) -> Type:
+    try:
+        return expr.type(columns)
+    except UnknownColumn:
+        raise
+    except ExpressionError as error:
+        raise PlanError(
+            f"{expr} cannot be a time: {error.message}",
+            given=error.given,
+            allowed="DATETIME, or a whole number of ticks (microseconds); with unit= a number",
+        ) from error

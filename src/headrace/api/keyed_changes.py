@@ -7,19 +7,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from headrace.api.checks import column_or_expr
-from headrace.api.inputs import Names, SchemaLike, check_picked, name_pairs, refuse_lists, stream_of
+from headrace.api.inputs import (
+    Names,
+    Sparse,
+    check_picked,
+    name_pairs,
+    refuse_lists,
+    sparse_names,
+    stream_of,
+    time_expr,
+)
 from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.events import plain_table
 from headrace.expr import Expr
+from headrace.expr.functions import EpochUnit
 from headrace.io.adapter import SourceAdapter
 from headrace.io.files import FileOrder
 from headrace.io.formats import Format, infer_schema
 from headrace.io.keyed_changes import ChangeEncodingName, changed, encoding_of, log_columns, table_columns, tombstone
 from headrace.io.origins import AdapterRead, Events, Files, Origin
 from headrace.plan.policies import BadRowPolicy, Changed, ProgressPolicy
-from headrace.schema import STAMPS, Schema
+from headrace.schema import STAMPS, Schema, SchemaLike
 
 __all__ = ["read_changes"]
 
@@ -27,15 +36,17 @@ __all__ = ["read_changes"]
 def read_changes(
     source: Any, schema: SchemaLike | None = None, *, key: str | Sequence[str] = (),
     encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None,
-    deletes: Expr | None = None, progress: ProgressPolicy | None = None, bad_rows: BadRowPolicy = "divert",
-    format: str | None = None, rename: Names | None = None, order: FileOrder = "time",
+    unit: EpochUnit | None = None, deletes: Expr | None = None, progress: ProgressPolicy | None = None,
+    bad_rows: BadRowPolicy = "divert", format: str | None = None, rename: Names | None = None,
+    order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
     `source` is a path or a pattern of files of CSV, JSON lines or Parquet, an adapter such as `hr.kafka_topics(...)`,
-    or rows in memory: a drawn table, a list of dicts, an Arrow table or a pandas frame. `schema` has the columns of the
-    table and `key` those of its key; both may be left out for an adapter that knows them, as a database does.
-    `encoding` is how the log is written, and `op` the column of the operation, by default the one in brackets:
+    or rows in memory: a drawn table, a list of dicts, an Arrow table, or a data frame of pandas or Polars. `schema` has
+    the columns of the table and `key` those of its key; both may be left out for an adapter that knows them, as a
+    database does. `encoding` is how the log is written, and `op` the column of the operation, by default the one in
+    brackets:
 
     - `rows` (`op`): insert, update and delete; or I, U and D; or c, r, u and d;
     - `upsert`: each row is the new row of its key. A row for which `deletes` holds deletes it; by default one with only
@@ -44,17 +55,17 @@ def read_changes(
     - `flink` (`row_kind`): +I, -U, +U and -D;
     - `spark` (`_change_type`): insert, update_preimage, update_postimage and delete.
 
-    `at` is the time of a change. Without it a change happens when it arrives, in the order of the log, and none is
-    late; on Spark such a source reads one file per batch. Of several changes of a key at one time, the last in the log
-    counts. Rows with an unknown operation or a null in their key are malformed. `format` is that of a directory's
-    files; `rename` and `order` are those of `read_csv`.
+    `at` is the time of a change, in a `unit` as that of `point`. Without it a change happens when it arrives, in the
+    order of the log, and none is late; on Spark such a source reads one file per batch. Of several changes of a key at
+    one time, the last in the log counts. Rows with an unknown operation or a null in their key are malformed. `format`
+    is that of a directory's files; `rename` and `order` are those of `read_csv`, `sparse` that of `read_json`.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     if isinstance(source, SourceAdapter) and source.table_log is not None:
         keys, schema = keys or source.table_log.key, source.table_log.columns if schema is None else schema
         op = source.table_log.op if op is None and encoding == "rows" else op
-    time = None if at is None else column_or_expr(at, "the time of a change", "at='ts', or at=col('ts')")
     _check(encoding, keys, op, deletes)
+    time = _time(at, unit)
     lifetime = changed(encoding, keys, op=op, at=time, deletes=deletes)
     names = dict(name_pairs(rename))
     declared = None if schema is None else Schema.of(schema).renamed(names)
@@ -65,13 +76,20 @@ def read_changes(
             check_picked(declared, log)
         origin, columns = _log_of(log, columns, lifetime)
     else:
-        origin, columns = _log(source, columns, format, names, order, "debezium" if encoding == "debezium" else "")
+        envelope: Literal["", "debezium"] = "debezium" if encoding == "debezium" else ""
+        origin, columns = _log(source, columns, format, names, order, envelope, sparse_names(sparse))
     if lifetime.op is not None:
         columns[lifetime.op]  # an error that names the columns, if there is none of this name
     if encoding == "upsert" and deletes is None:
         others = [n for n in table_columns(lifetime, columns) if n not in {*keys, *lifetime.columns()}]
         lifetime = replace(lifetime, closes=tombstone(others))
     return stream_of(origin, columns, lifetime, progress, bad_rows)
+
+
+def _time(at: str | Expr | None, unit: EpochUnit | None) -> Expr | None:
+    if at is None and unit is not None:
+        raise PlanError("unit= is the unit of a time", given=f"unit={unit!r}", instead="at='ts', unit='ms'")
+    return None if at is None else time_expr(at, unit, "the time of a change", "at='ts', or at=col('ts')")
 
 
 def _check(encoding: str, keys: Sequence[str], op: str | None, deletes: Expr | None) -> None:
@@ -105,6 +123,7 @@ def _log(
     names: Names,
     order: FileOrder,
     envelope: Literal["", "debezium"],
+    sparse: tuple[str, ...],
 ) -> tuple[Origin, Schema]:
     """The place of a log, and its columns: the one place that knows what a log can be."""
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
@@ -116,7 +135,8 @@ def _log(
         table = plain_table(source, columns)
         return Events(table), Schema.of(table.schema)
     else:
-        how = replace(Format(format) if format else Format.of_path(path), rename=tuple(names.items()))
+        how = Format(format) if format else Format.of_path(path)
+        how = replace(how, rename=tuple(names.items()), sparse=sparse)
     if envelope and how.name == "json":
         how = replace(how, envelope=envelope)
         if columns is None:

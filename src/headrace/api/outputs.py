@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from headrace.adapters.registry import sink_adapter
 from headrace.border import LIFETIME, TimeColumns
+from headrace.frames import FrameKind
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
-from headrace.io.sinks import Console, Encoding, FileSink, Memory
+from headrace.io.sinks import BatchFunction, Console, Encoding, FileSink, Memory
 
-__all__ = ["console", "files", "memory", "sink"]
+__all__ = ["console", "files", "foreach_batch", "memory", "sink"]
 
 
 def _key(key: str | Sequence[str]) -> tuple[str, ...]:
@@ -60,6 +61,28 @@ def memory(
     `time_columns=("start", "end")` gives the columns of times other names.
     """
     return Memory(encoding, _key(key), time_columns=time_columns)
+
+
+def foreach_batch(
+    function: Callable[[Any, int], object],
+    *,
+    frame: FrameKind = "arrow",
+    encoding: Encoding = "changes",
+    key: str | Sequence[str] = (),
+    spark: Any = None,
+    time_columns: TimeColumns = LIFETIME,
+) -> BatchFunction:
+    """Calls `function(rows, batch)` with the rows of every batch that has some, and the number of the batch.
+
+    The rows are an Arrow table, or a data frame: `frame="pandas"`, `"polars"`, or `"spark"` in the session `spark`, by
+    default the one that is there. By default they are changes: `insert` or `delete` in `_change_type`, `le`, `re` and
+    the columns of the stream. `time_columns=("start", "end")` gives the columns of times other names.
+
+    The function runs in the driver, after the commit of the batch. After a crash it may be called again, with the same
+    rows and the same number, so that it can tell what it has done. An error that it raises ends the query; the next
+    start calls it with that batch again.
+    """
+    return BatchFunction(encoding, _key(key), function, frame, spark, time_columns=time_columns)
 
 
 def sink(

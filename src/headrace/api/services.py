@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.inputs import SchemaLike, stream_of
+from headrace.api.inputs import stream_of
 from headrace.api.keyed_changes import read_changes
 from headrace.api.stream import Stream
 from headrace.border import LIFETIME, TimeColumns
@@ -30,7 +30,7 @@ from headrace.plan.policies import (
     ProgressPolicy,
     starts_are_dates,
 )
-from headrace.schema import Schema
+from headrace.schema import Schema, SchemaLike
 from headrace.time import DurationLike
 
 if TYPE_CHECKING:

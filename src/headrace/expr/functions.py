@@ -6,11 +6,17 @@ A text among the arguments is the name of a column, as in aggregates; `lit` make
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from headrace.errors import ExpressionError
-from headrace.expr.nodes import Call, Case, Expr, Literal, Value, as_expr, column_or_value
+from headrace.errors import ExpressionError, nearest
+from headrace.expr.nodes import Call, Case, Expr, Value, as_expr, column_or_value, lit
 
-__all__ = ["When", "call", "coalesce", "concat", "greatest", "if_else", "least", "when"]
+__all__ = [
+    "EpochUnit", "When", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least", "when",
+]  # fmt: skip
+
+EpochUnit = Literal["s", "ms", "us"]
+_TICKS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def call(function: str, *args: Value) -> Expr:
@@ -43,6 +49,19 @@ def concat(*values: Value) -> Expr:
     return call("concat", *map(column_or_value, values))
 
 
+def from_epoch(value: Expr, unit: EpochUnit) -> Expr:
+    """A number of seconds, milliseconds or microseconds since 1970 as a time, to the nearest microsecond."""
+    if unit not in _TICKS:
+        raise ExpressionError(
+            "unknown unit of a time",
+            given=unit,
+            allowed=", ".join(_TICKS),
+            instead=repr(nearest(str(unit), _TICKS) or "ms"),
+        )
+    ticks = value * lit(_TICKS[unit]).cast("LONG")  # exact, because the product of any whole numbers is a LONG
+    return ticks.round().cast("LONG").cast("DATETIME")
+
+
 def if_else(condition: Value, value: Value, otherwise: Value = None) -> Expr:
     """`value` where the condition is true, `otherwise` where it is false or NULL; texts are texts."""
     return Case(((as_expr(condition), as_expr(value)),), as_expr(otherwise))
@@ -57,7 +76,7 @@ class When:
 
     def then(self, value: Value) -> Then:
         """The value where the condition is true; a text is the name of a column."""
-        return Then((*self.branches, (self.condition, column_or_value(value))), Literal(None))
+        return Then((*self.branches, (self.condition, column_or_value(value))), lit(None))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -286,8 +286,8 @@ SELECT __life.le AS le, __life.re AS re, {payload} FROM lives"""
         """The checks for rows that a policy of the source makes an error."""
         origin, late = self.source.origin, self.source.policy.late
         found = []
-        # Events in memory were checked when the stream was created; changes of a table were not.
-        checked = isinstance(origin, Events) and not isinstance(self.source.lifetime, Changed)
+        # Physical events in memory were checked when the stream was created; rows with another lifetime were not.
+        checked = isinstance(origin, Events) and self.physical
         if self.source.bad_rows == "raise" and not checked:
             bad = f"WITH events AS (\n  {self._events()}\n)\nSELECT * FROM events WHERE NOT __fine"
             found.append(PolicyCheck(bad, lambda row: BadRow(f"{origin}: a row that is no event", given=_plain(row))))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,20 +22,25 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.border import LIFETIME
+from headrace.border import LIFETIME, as_ticks, is_shown
 from headrace.changes import Changes
+from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
 from headrace.progress import Progress
 from headrace.time import INFINITY, format_ticks
 
-__all__ = ["Row", "batch_rows", "batch_table", "close", "show_batch", "show_losses"]
+__all__ = [
+    "Row", "batch_rows", "batch_table", "close", "drawn_lines", "show_batch", "show_losses", "show_table", "text_of",
+    "texts_of",
+]  # fmt: skip
 
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
 _MAX_ROWS = 2000  # of a batch: a person reads far fewer, and pairing rows takes time
 _EARLIER = 10  # rows of a key that may hold again: the first, and the last ones
 _REMEMBERED = 5  # screens of rows that are kept: where rows are withdrawn, older ones take their place
+_TIMES = ("le", "re", "re_new")
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,39 @@ def show_losses(losses: str) -> None:
 def close(sink: Console) -> None:
     """End the live table of this sink; it stays on the screen."""
     _SCREENS.close(sink)
+
+
+def show_table(table: pa.Table, rows: int) -> None:
+    """Print the first rows of a table, as drawn tables are written, and how many there are more."""
+    if type(rows) is not int or rows < 1:
+        raise PlanError("this is not a number of rows", given=rows, allowed="a whole number from 1 on", instead="20")
+    more = table.num_rows - rows
+    lines = [*drawn_lines(table.slice(0, rows)), *([f"… and {more} more"] if more > 0 else [])]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def drawn_lines(table: pa.Table) -> Iterator[str]:
+    """The lines of a table, as drawn tables are written."""
+    columns = [[name, *texts] for name, texts in zip(table.column_names, texts_of(table), strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    for row in zip(*columns, strict=True):
+        yield " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def text_of(name: str, value: object, *, dates: bool = False) -> str:
+    """A value of a column, as text; times are in ticks."""
+    if value is None:
+        return ""
+    if name in _TIMES and isinstance(value, int):
+        return format_ticks(value, dates=dates)
+    return str(value)
+
+
+def texts_of(table: pa.Table) -> list[list[str]]:
+    """The columns of a table of rows, events or a history, as texts."""
+    dates = is_shown(table)
+    ticks = as_ticks(table)
+    return [[text_of(name, value, dates=dates) for value in ticks[name].to_pylist()] for name in ticks.column_names]
 
 
 def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Group:

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.border import fill_infinity
 from headrace.columnar import Lists
 from headrace.errors import BadRow, SchemaError
 from headrace.io.decoded import DecodedBlock
@@ -78,7 +77,7 @@ def _all_rows(blocks: Iterable[DecodedBlock], fields: Sequence[Field], origin: s
         if block.refused.num_rows:
             first = block.refused.slice(0, 1).to_pylist()[0]
             raise BadRow(f"line {first['row'] + 1} of {origin} is not an event: {first['reason']}", given=first["raw"])
-        tables.append(fill_infinity(block.table))  # only dates are written with null
+        tables.append(block.table)
     return pa.concat_tables(tables)
 
 

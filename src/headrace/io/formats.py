@@ -50,8 +50,9 @@ class Format:
     `delimiter` and `header` are for CSV. `nested` is for JSON: payload columns are under `"payload"`, as the writer
     of physical events puts them; None looks at the first line of each file. `envelope` is for JSON: lines are changes
     (`envelope.py`), and the columns those of the rows that they describe. `rename` pairs column names of the file
-    with new names. `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size
-    a compressed file may decompress to.
+    with new names. `sparse` is for JSON: the columns that no row need have (`json_fields.py`); `*` is all of them.
+    `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size a compressed
+    file may decompress to.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Format:
     max_line: int = MAX_LINE
     max_expansion: int = MAX_EXPANSION
     envelope: Literal["", "debezium"] = ""
+    sparse: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.envelope not in ("", "debezium") or (self.envelope and (self.name != "json" or self.nested)):

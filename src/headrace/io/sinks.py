@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, shown
+from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, fill_infinity, shown
 from headrace.changes import Changes
-from headrace.errors import EventError, PlanError
+from headrace.errors import EventError, PlanError, nearest
 from headrace.events import history, physical_stream, to_physical
+from headrace.frames import FRAMES, FrameKind, frame_of
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import source_errors
+from headrace.io.formats import Format, starts_with_dates
 from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
@@ -30,8 +32,8 @@ from headrace.schema import Schema
 from headrace.time import INFINITY
 
 __all__ = [
-    "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink", "read_events_output", "rows_of",
-    "ticks_of",
+    "BatchFunction", "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink",
+    "read_events_output", "rows_of", "ticks_of",
 ]  # fmt: skip
 
 Encoding = Literal["events", "changes", "final", "upsert"]
@@ -156,6 +158,36 @@ class FunctionSink(Sink):
     function: Callable[[int, Changes, Progress], None] = lambda *_: None
 
 
+@dataclass(frozen=True, eq=False)
+class BatchFunction(Sink):
+    """Calls a user's function in the driver with the rows of every batch that has some: `function(rows, batch)`."""
+
+    function: Callable[[Any, int], object] = lambda *_: None
+    frame: FrameKind = "arrow"
+    #: The session for frames of Spark; by default the one that is there.
+    spark: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise PlanError(
+                "foreach_batch calls a function of the rows and the number of their batch",
+                given=type(self.function).__name__,
+                instead="hr.foreach_batch(lambda rows, batch: ...)",
+            )
+        if self.frame not in FRAMES:
+            close = nearest(str(self.frame), FRAMES) or "pandas"
+            raise PlanError("unknown frame", given=self.frame, allowed=", ".join(FRAMES), instead=f"frame={close!r}")
+        if self.spark is not None and self.frame != "spark":
+            raise PlanError("a session is for frames of Spark", given=f"frame={self.frame!r}", instead="frame='spark'")
+
+    def call(self, changes: Changes, batch: int) -> None:
+        """Call the function, if the batch has rows."""
+        rows = rows_of(changes, self, batch)
+        if rows.num_rows:
+            self.function(frame_of(rows, self.frame, self.spark), batch)
+
+
 @dataclass(frozen=True)
 class Nowhere(Sink):
     """Drops every row where it is computed, as Spark's `noop` does; for benchmarks."""
@@ -194,7 +226,10 @@ def read_events_output(path: str, schema: Schema | str) -> pa.Table:
     files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
     payload = Schema.of(schema)
     tables = [as_ticks(_read_parquet(f)) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
-    return pa.concat_tables(tables) if tables else to_physical(Changes.empty(payload))
+    events = pa.concat_tables([to_physical(Changes.empty(payload)), *tables])
+    in_json = [f for f in files if f.endswith(".jsonl")]
+    dates = any(starts_with_dates(f, Format("json")) for f in in_json)
+    return fill_infinity(events) if dates else events
 
 
 def _read_parquet(path: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Spark data frames as inputs: how to recognize them, and the types of their columns."""
+"""Spark data frames as inputs: the types of their columns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Any
 from headrace.errors import SchemaError, UnknownColumn
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["frame_schema", "is_frame"]
+__all__ = ["frame_schema"]
 
 _TYPES = {kind.spark.lower(): kind for kind in Type}  # text is STRING, which comes after CHAR
-
-
-def is_frame(value: Any) -> bool:
-    """Whether a value is a Spark data frame, of a classic session or of Connect."""
-    return type(value).__module__.startswith("pyspark.sql.") and hasattr(value, "isStreaming")
 
 
 def frame_schema(frame: Any, wanted: Schema | None) -> Schema:

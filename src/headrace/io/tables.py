@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from headrace.columnar import hash_rows
 from headrace.errors import BadRow, PlanError, SourceError, UnknownColumn
-from headrace.events import from_pandas
+from headrace.frames import frame_kind, frame_table
 from headrace.io.decoded import DecodedBlock, finish
 from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.secrets import shown_place
-from headrace.schema import Schema
+from headrace.schema import Schema, SchemaLike
 
-__all__ = ["TableFiles", "TableRows", "is_table", "table_of"]
+__all__ = ["TableFiles", "TableRows", "fitted", "is_table", "table_of"]
 
 #: A query sends its tables to every worker; a larger table is better joined as a stream.
 MOST_BYTES = 100_000_000
@@ -94,35 +94,38 @@ class TableFiles:
 
 
 def is_table(value: Any) -> bool:
-    """Whether a value is an Arrow table or a pandas frame."""
-    return isinstance(value, pa.Table) or (hasattr(value, "columns") and hasattr(value, "to_dict"))
+    """Whether a value is an Arrow table, or a data frame of pandas or Polars."""
+    return frame_kind(value) in ("arrow", "pandas", "polars")
 
 
-def table_of(table: Any, schema: Schema | str | pa.Schema | None = None) -> TableRows | TableFiles:
-    """A table from an Arrow table, a pandas frame, or a path to files that are read when the query starts."""
+def table_of(table: Any, schema: SchemaLike | None = None) -> TableRows | TableFiles:
+    """A table from an Arrow table, a frame of pandas or Polars, or a path to files that are read at the start."""
     if isinstance(table, (str, Path)):
         return _files(str(table), None if schema is None else Schema.of(schema))
     if not is_table(table):
         raise PlanError(
             "this is not a table",
             given=type(table).__name__,
-            allowed="an Arrow table, a pandas frame, a path to Parquet or CSV files",
+            allowed="an Arrow table, a data frame of pandas or Polars, a path to Parquet or CSV files",
             instead="join(other, on='key')" if hasattr(table, "node") else "join_table('countries.parquet', on='code')",
         )
-    if not isinstance(table, pa.Table):
-        table = from_pandas(table)
+    table = frame_table(table)
     columns = Schema.of(table.schema if schema is None else schema)
+    return TableRows.of([fitted(table, columns, "the table")], columns, "a table")
+
+
+def fitted(table: pa.Table, columns: Schema, owner: str) -> DecodedBlock:
+    """The columns of a table that a schema names, in its types; rows in which a value does not fit are refused."""
     for name in columns.names:
         if name not in table.column_names:
-            raise UnknownColumn.of(name, table.column_names, "the table")
+            raise UnknownColumn.of(name, table.column_names, owner)
     wanted = table.select(list(columns.names))
-    rows = finish(
+    return finish(
         wanted,
         np.arange(len(wanted)),
         columns.fields,
         lambda places: [str(row) for row in wanted.take(pa.array(places)).to_pylist()],
     )
-    return TableRows.of([rows], columns, "a table")
 
 
 def _files(path: str, columns: Schema | None) -> TableFiles:

@@ -14,15 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.border import as_ticks, is_shown
 from headrace.host.result import Result
-from headrace.io.console import Row, batch_rows
+from headrace.io.console import Row, batch_rows, text_of, texts_of
 from headrace.io.sinks import Console
-from headrace.time import format_ticks
 
-__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "texts_of", "view"]
+__all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "view"]
 
-_TIMES = ("le", "re", "re_new")
 _MARKS = {"new": "+", "latest": "+", "withdrawn": "−", "corrected": "±", "moved": "±"}
 
 
@@ -54,22 +51,6 @@ class Shown:
 def view(kind: str, result: Result, rows: int, *, newest: bool = False) -> Shown:
     """At most `rows` rows of an answer: the first, or the newest."""
     return VIEWS[kind](result, rows, newest)
-
-
-def text_of(name: str, value: object, *, dates: bool = False) -> str:
-    """A value of a column, as text; times are in ticks."""
-    if value is None:
-        return ""
-    if name in _TIMES and isinstance(value, int):
-        return format_ticks(value, dates=dates)
-    return str(value)
-
-
-def texts_of(table: pa.Table) -> list[list[str]]:
-    """The columns of a table of rows, events or a history, as texts."""
-    dates = is_shown(table)
-    ticks = as_ticks(table)
-    return [[text_of(name, value, dates=dates) for value in ticks[name].to_pylist()] for name in ticks.column_names]
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:

@@ -33,7 +33,7 @@ from headrace.io import console
 from headrace.io.adapter import SinkAdapter
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
+from headrace.io.sinks import BatchFunction, Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import ENDED, check_columns, latest_of
 from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtEnd, PointAtStart, Select, Union
 from headrace.progress import Progress
@@ -216,6 +216,8 @@ def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Pro
         console.show_batch(sink, name, batch, changes, progress)
     elif isinstance(sink, Memory):
         sink.add(changes, progress, batch)
+    elif isinstance(sink, BatchFunction):
+        sink.call(changes, batch)
     elif isinstance(sink, FunctionSink):
         sink.function(batch, changes, progress)
 

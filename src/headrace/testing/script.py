@@ -36,7 +36,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.checks import node_of
-from headrace.api.inputs import SchemaLike, events
+from headrace.api.inputs import events
 from headrace.api.running import Run, outputs_of
 from headrace.api.stream import Stream
 from headrace.errors import EventError, PlanError, TimeError
@@ -45,6 +45,7 @@ from headrace.io.origins import Events
 from headrace.io.reading import in_memory
 from headrace.plan.nodes import Admit, Source
 from headrace.plan.policies import ProgressPolicy
+from headrace.schema import SchemaLike
 from headrace.stages.cut import Line, line_of
 from headrace.testing.batches import check_same_batches
 from headrace.testing.clock import ManualClock

@@ -30,7 +30,7 @@ from headrace.api.inputs import events as stream_of
 from headrace.api.stream import Stream
 from headrace.errors import SchemaError
 from headrace.events import physical_schema
-from headrace.schema import Schema, Type
+from headrace.schema import Schema, SchemaLike, Type
 from headrace.testing.generators.values import SCHEMA
 from headrace.testing.same import aligned, cell
 from headrace.time import INFINITY, DurationLike, duration, format_ticks
@@ -93,7 +93,7 @@ def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
 @st.composite
 def streams(
     draw: st.DrawFn,
-    schema: Schema | str | pa.Schema,
+    schema: SchemaLike,
     *,
     max_events: int = 12,
     retractions: bool = True,

@@ -77,7 +77,9 @@ def test_the_sample_package_is_installed():
     assert source.package.startswith("headrace-sqlite ")
     assert source.doc.startswith("The rows of one or several tables")
     (sink,) = [one for one in installed_adapters("sink") if one.name == "sqlite"]
-    assert sink.options == ("database", "table", "encoding", "key", "ended"), "its own first: the arguments in SQL"
+    assert sink.options == ("database", "table", "encoding", "key", "ended", "time_columns"), (
+        "its own first: the arguments in SQL"
+    )
 
 
 def test_our_own_are_there_without_metadata(site: Path):

@@ -124,3 +124,15 @@ def test_each_column_of_an_order_has_a_direction():
         stream.top(1, by=["a", "b"], descending=[True])
     with pytest.raises(PlanError, match="2 of them in a list"):
         stream.top(1, by=["a", "b"], descending=[True, 1])  # type: ignore[list-item]
+
+
+def test_a_union_takes_columns_by_name():
+    one = hr.events("le | re | a | b\n1 | 5 | 1 | x")
+    other = hr.events("le | re | b | a\n2 | 6 | y | 2")
+    assert [(row["a"], row["b"]) for row in one.union(other).cht().to_pylist()] == [(1, "x"), (2, "y")]
+
+
+def test_a_loop_takes_columns_by_name():
+    edges = hr.events("le | re | src | dst\n0 | 9 | a | b\n0 | 9 | b | c")
+    reached = hr.recurse(edges, lambda found: found.join(edges, on={"dst": "src"}).select(dst="dst_right", src="src"))
+    assert {(row["src"], row["dst"]) for row in reached.cht().to_pylist()} == {("a", "b"), ("b", "c"), ("a", "c")}

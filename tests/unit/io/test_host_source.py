@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import errors
 from headrace.api.stream import Stream
+from headrace.border import as_ticks
 from headrace.io.files import list_files, listing
 from headrace.io.formats import Format
 from headrace.io.host_source import LineSplitter, Pauses, Receiver, Spool
@@ -272,7 +273,7 @@ def test_a_bounded_read_takes_all_until_the_server_closes(serve: Callable[..., S
     stream = hr.read_host("127.0.0.1", serve(sends(data)).port, "k STRING, t LONG", delimiter=";", spool=str(tmp_path))
     before = time.time_ns() // 1000
     run = stream.run()
-    rows = run.cht().to_pylist()
+    rows = as_ticks(run.cht()).to_pylist()
     assert sorted((row["k"], row["t"]) for row in rows) == [("a", 1), ("d", 6)]
     assert all(before <= row["le"] <= time.time_ns() // 1000 for row in rows)
     assert len(run.diverted()) == 3
@@ -281,7 +282,7 @@ def test_a_bounded_read_takes_all_until_the_server_closes(serve: Callable[..., S
     # What was received is stored: its history is the same, without a server.
     history = Stream(stamped(stream.node)).history(engine="duckdb").cht()
     assert sorted(zip(history["k"].to_pylist(), history[POSITION].to_pylist(), strict=True)) == [("a", 0), ("d", 4)]
-    assert history[ARRIVAL].to_pylist() == history["le"].to_pylist()
+    assert history[ARRIVAL].to_pylist() == as_ticks(history)["le"].to_pylist()
 
 
 def test_json_lines_with_a_time_of_their_own_and_a_limit(serve: Callable[..., Server]):

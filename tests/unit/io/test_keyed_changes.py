@@ -16,6 +16,7 @@ from tests.strategies.logs import LOGS, TABLE, Change, Row, replayed, seen
 
 import headrace as hr
 from headrace import col, errors
+from headrace.border import as_ticks
 from headrace.io.ingress import Channel
 from headrace.io.keyed_changes import ENCODINGS
 from headrace.optimizer import optimize
@@ -97,7 +98,7 @@ def log_file(folder: Path, name: str, text: str, at: int) -> None:
 
 
 def table(stream: hr.Stream, **options: Any) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in stream.cht(**options).to_pylist())
+    return sorted(tuple(row.values()) for row in as_ticks(stream.cht(**options)).to_pylist())
 
 
 def read(folder: Path, **options: Any) -> hr.Stream:

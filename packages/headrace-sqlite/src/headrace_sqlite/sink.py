@@ -53,8 +53,11 @@ class SqliteSink(SinkAdapter):
     def _columns(self, columns: Schema) -> list[tuple[str, str]]:
         own = {"events": ["kind", "le", "re", "re_new"], "changes": ["_change_type", "le", "re"]}
         first = own.get(self.encoding, ["le", "re"] if self.encoding == "final" else ["le"])
+        start, end = self.time_columns
+        names = {"le": start, "re": end, "re_new": f"{end}_new"}
         payload = [(field.name, _TYPES.get(field.type.value, "INTEGER")) for field in columns]
-        return [*((name, "TEXT" if name in ("kind", "_change_type") else "INTEGER") for name in first), *payload]
+        kinds = {"kind": "TEXT", "_change_type": "TEXT"}
+        return [*((names.get(name, name), kinds.get(name, "INTEGER")) for name in first), *payload]
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
         part = (delivery.query, delivery.output, delivery.part)

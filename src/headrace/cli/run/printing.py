@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.cli.loading import folder_of
 from headrace.cli.run.options import Options, PrintOptions
+from headrace.io.console import drawn_lines
 from headrace.io.encode import physical_to_jsonl
-from headrace.sql.views import texts_of
 
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
 
-__all__ = ["AnswerPrinter", "busy", "print_note", "print_table", "show_outcomes", "sorted_history"]
-
-_PATIENCE = 1.0  # seconds before progress is shown
+__all__ = ["AnswerPrinter", "print_note", "print_table", "show_outcomes", "sorted_history"]
 
 
 class AnswerPrinter:
@@ -59,28 +54,6 @@ class AnswerPrinter:
         sys.stdout.buffer.flush()
 
 
-@contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show what is running, and for how long, on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    progress = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
-    )
-    progress.add_task(what, total=None)
-    patience = threading.Timer(_PATIENCE, progress.start)
-    patience.daemon = True
-    patience.start()
-    try:
-        yield
-    finally:
-        patience.cancel()
-        patience.join()
-        progress.stop()
-
-
 def print_note(text: str) -> None:
     """Print a note on standard error."""
     Console(stderr=True).print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -108,8 +81,5 @@ def sorted_history(history: pa.Table) -> pa.Table:
 
 def print_table(table: pa.Table, *, err: bool = False) -> None:
     """Print a table as drawn tables are written."""
-    columns = [[name, *texts] for name, texts in zip(table.column_names, texts_of(table), strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo(" | ".join(cells).rstrip(), err=err)
+    for line in drawn_lines(table):
+        typer.echo(line, err=err)

@@ -22,6 +22,7 @@ from headrace.host.driving.ranges import RangePositions
 from headrace.host.driving.trips import BatchResult, MixedReadings, checked, reports_of
 from headrace.host.report import operators_of
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
+from headrace.io.json_fields import check_first_files
 from headrace.io.origins import AdapterRead, Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
@@ -255,6 +256,7 @@ class Driver:
 
     def _run(self, plan: Plan, again: Again) -> FinishedBatch:
         started, self._unplanned = time.monotonic(), -1
+        check_first_files(self.job.line.sources, plan.files, self.last.record["files"] if self.last is not None else {})
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         for source, begins in plan.begins.items():
             positions = self.positions[source]
@@ -385,6 +387,7 @@ class Driver:
             ledger.add(WrittenBlocks.from_json(part["written"]))
         return {
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
+            "keys": {source: list(p.keys) for source, p in sources.items() if p.keys},
             "state": _by_operator(result.states),
             "stages": {
                 f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in result.states

@@ -12,7 +12,10 @@ __all__ = ["join"]
 
 
 def join(node: Join, left: Sequence[Row], right: Sequence[Row]) -> list[Row]:
-    """Pairs with equal keys, none of them null, while both last, and the unmatched parts for a left or anti join."""
+    """Pairs with equal keys while both last, and the unmatched parts for a left or anti join.
+
+    Nulls are equal only in keys of groups.
+    """
     pairs = []
     unmatched = []
     for row in left:
@@ -38,7 +41,9 @@ def _beside(node: Join, left: Payload, right: Payload) -> Payload:
 
 def _equal(node: Join, left: Payload, right: Payload) -> bool:
     keys = [(left[a], right[b]) for a, b in node.on]
-    return all(a is not None and b is not None and identity(a) == identity(b) for a, b in keys)
+    grouped = (identity(a) == identity(b) for a, b in keys[: node.groups])
+    plain = (a is not None and b is not None and identity(a) == identity(b) for a, b in keys[node.groups :])
+    return all(grouped) and all(plain)
 
 
 def _passes(node: Join, payload: Payload) -> bool:

@@ -24,7 +24,7 @@ from headrace.operators.reference.per_window import per_window
 from headrace.operators.reference.recurse import recurse
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.span import SPAN, event_times
-from headrace.operators.reference.windows import open_window_start
+from headrace.operators.reference.windows import last_closed_start, open_window_start
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
@@ -140,7 +140,7 @@ def _held_event_times(node: HeldEventTimes, below: Sequence[Given]) -> Given:
 def _window_progress(window: Grid, now: Progress) -> Progress:
     """Rule 6.4, first row; the highest LE given is the start of the last window that ends at or before m."""
     cti = now.cti if now.cti in (INFINITY, NEG_INFINITY) else open_window_start(window, now.cti)
-    high = now.high if now.high == NEG_INFINITY else open_window_start(window, now.high) - window.hop
+    high = now.high if now.high == NEG_INFINITY else last_closed_start(window, now.high)
     return Progress(cti, high)
 
 

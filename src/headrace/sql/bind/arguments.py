@@ -162,6 +162,11 @@ class Given:
         limits = {name: value for name, value in self.values.items() if name in (*LIMITS, "order")}
         return limits | {"rename": self.renames()}
 
+    def sparse(self) -> bool | list[str]:
+        """`sparse => 'note, mood'`, or `sparse => TRUE` for all columns."""
+        given = self.values.get("sparse", False)
+        return given if isinstance(given, bool) else [name.strip() for name in self.text("sparse").split(",")]
+
     def rest(self, *but: str) -> dict[str, Any]:
         """All arguments but these."""
         return {name: value for name, value in self.values.items() if name not in but}

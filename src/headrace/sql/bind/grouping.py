@@ -15,7 +15,8 @@ from headrace.expr import nodes as engine
 from headrace.expr.aggregates import filtered, has_aggregates
 from headrace.expr.times import EventTime
 from headrace.modules import ModuleCall
-from headrace.plan.windows import Grid, Snapshot
+from headrace.plan.calendar import Calendar
+from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate
@@ -175,12 +176,20 @@ class Grouping:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
         window, limit = windowing.window, self.part.limit
         # Answers of overlapping windows are separated by clipping them to the part where only their window is new.
-        overlapping = isinstance(window, Grid) and window.hop < window.size
-        apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
+        overlapping = isinstance(window, Grid) and window.overlap > 1
+        if isinstance(window, Calendar) and overlapping and grouped and (limit is not None or self.part.distinct):
+            raise self.context.error(
+                self.part,
+                "DISTINCT and LIMIT choose among the answers of a window, so calendar windows may not overlap here",
+                given=str(window),
+                allowed="hopping windows of one length, or TUMBLING",
+                instead=f"TUMBLING {window.spans[0]}",
+            )
+        apart = made.set_duration(window.hop) if isinstance(window, Hopping) and overlapping else made
         found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
         if not grouped or found is apart:
             return made  # without groups every window has one answer
-        return found.set_duration(window.size) if isinstance(window, Grid) and overlapping else found
+        return found.set_duration(window.size) if isinstance(window, Hopping) and overlapping else found
 
     def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}

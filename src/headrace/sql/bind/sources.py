@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.adapters.registry import adapter_names, option_names, sink_class, source_adapter, source_class
-from headrace.api import inputs, outputs, services
+from headrace.api import frames, inputs, outputs, services
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
@@ -217,7 +217,8 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
         idle = None if late_policy.idle is None else duration_of(context, late_policy.idle)
         if late_policy.kind == "advance":
             skew = None if late_policy.skew is None else duration_of(context, late_policy.skew, unit)
-            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew, idle)
+            per = None if late_policy.per is None else late_policy.per.text
+            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew, idle, per)
         if late_policy.kind == "heartbeat":
             return inputs.heartbeat(ticks(late_policy.amount, 1_000_000), ticks(late_policy.delay, 0), late)
         return inputs.ordered(late, idle) if late_policy.kind == "ordered" else inputs.explicit(late, idle)
@@ -257,7 +258,8 @@ def _has_header(path: str, delimiter: str, schema: Schema, renames: Mapping[str,
 
 
 def _json(arguments: Given, reading: _Reading) -> Stream:
-    return inputs.read_json(arguments.path(), reading.schema, **arguments.limits(), **reading.options)
+    sparse = arguments.sparse()
+    return inputs.read_json(arguments.path(), reading.schema, sparse=sparse, **arguments.limits(), **reading.options)
 
 
 def _parquet(arguments: Given, reading: _Reading) -> Stream:
@@ -280,12 +282,13 @@ def _host(arguments: Given, reading: _Reading) -> Stream:
 def _file_log(format: str, arguments: Given, schema: Schema) -> Files:
     """Files that hold the log of a table."""
     how = {**(_csv_format(arguments, schema) if format == "csv" else {}), **arguments.limits()}
-    order = how.pop("order", "time")
-    return Files(arguments.path(), Format(format, **how | {"rename": tuple(how["rename"].items())}), order=order)
+    order, sparse = how.pop("order", "time"), inputs.sparse_names(arguments.sparse())
+    names = tuple(how.pop("rename").items())
+    return Files(arguments.path(), Format(format, **how, rename=names, sparse=sparse), order=order)
 
 
 def _spark_table(arguments: Given, reading: _Reading) -> Stream:
-    return inputs.read_spark(
+    return frames.read_spark(
         "table", reading.schema, path=arguments.text("name"), rename=arguments.renames(), **reading.options
     )
 
@@ -326,7 +329,7 @@ _CSV = ("path", "delimiter", "header", "rename", *LIMITS, "order")
 SOURCES: Mapping[str, PlaceKind] = {
     "FILE": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
     "CSV": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
-    "JSON": PlaceKind(("path", "rename", *LIMITS, "order"), 1, _json, partial(_file_log, "json")),
+    "JSON": PlaceKind(("path", "rename", *LIMITS, "order", "sparse"), 1, _json, partial(_file_log, "json")),
     "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet, partial(_file_log, "parquet")),
     "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
     "HOST": PlaceKind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),

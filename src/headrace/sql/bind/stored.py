@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
+from headrace.border import is_shown
 from headrace.io.tables import TableRows, table_of
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
@@ -33,7 +34,9 @@ _FROM, _TO = "valid_from", "valid_to"
 def so_far(part: s.CreateTable, stream: Stream, options: Mapping[str, Any]) -> TableEntry:
     """The history of a query over the current rows of its sources."""
     history = plain(stream).cht(**options)
-    ends = pc.if_else(pc.equal(history["re"], INFINITY), pa.scalar(None, pa.int64()), history["re"])
+    ends = history["re"]
+    if not is_shown(history):  # of dates, the end of a row that nothing has ended is null already
+        ends = pc.if_else(pc.equal(ends, INFINITY), pa.scalar(None, pa.int64()), ends)
     table = history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
     return TableEntry(part.name.text, table_of(table), to_sql(part))
 

@@ -22,10 +22,11 @@ from headrace.modules import ModuleCall
 from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
+from headrace.plan.calendar import Calendar
 from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
+from headrace.plan.windows import Count, Hopping, Session, Snapshot, WindowKind
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.scope import visible
@@ -276,7 +277,11 @@ class Unbinder:
         return self._divided(node.window, unit_of(node.input), more)
 
     def _divided(self, window: WindowKind, unit: int, more: dict[str, Any]) -> s.Window:
-        if isinstance(window, Grid):
+        if isinstance(window, Calendar):
+            size, hop = (s.Duration(((int(span.split()[0]), span.split()[1]),)) for span in window.spans)
+            anchor = None if window.anchor is None else s.DateTime(window.anchor.isoformat())
+            return s.GridWindow(size, hop, anchor, window.zone, **more)
+        if isinstance(window, Hopping):
             origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
         if isinstance(window, Snapshot):
@@ -284,7 +289,8 @@ class Unbinder:
         if isinstance(window, Count):
             return s.CountWindow(window.by, window.n, **more)
         if isinstance(window, Session):
-            return s.SessionWindow(_span(window.gap), **more)
+            longest = None if window.longest is None else _span(window.longest)
+            return s.SessionWindow(_span(window.gap), longest, **more)
         if isinstance(window, Landmark):
             return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
         if isinstance(window, Fixed):

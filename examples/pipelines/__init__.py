@@ -1,0 +1,1 @@
+"""Eight pipelines of a data engineer, each checked against pandas: `python -m examples.pipelines`."""

@@ -1,0 +1,84 @@
+"""Data frames of pandas, Polars and others as Arrow tables, and back. These libraries are loaded when they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from headrace.errors import PlanError, SchemaError
+
+__all__ = ["FRAMES", "FrameKind", "frame_kind", "frame_of", "frame_table"]
+
+FrameKind = Literal["arrow", "pandas", "polars", "spark"]
+FRAMES: tuple[FrameKind, ...] = ("arrow", "pandas", "polars", "spark")
+
+
+def frame_kind(value: Any) -> str:
+    """What kind of frame a value is: `arrow`, `pandas`, `polars`, `lazy` (of Polars) or `spark`; empty if it is none.
+
+    Everything else that hands out Arrow data is `arrow`, too.
+    """
+    module, name = type(value).__module__.partition(".")[0], type(value).__name__
+    if module == "pyspark" and hasattr(value, "isStreaming"):
+        return "spark"
+    if module == "polars" and name in ("DataFrame", "LazyFrame"):
+        return "polars" if name == "DataFrame" else "lazy"
+    if hasattr(value, "columns") and hasattr(value, "to_dict") and hasattr(value, "index"):
+        return "pandas"
+    return "arrow" if hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.RecordBatch) else ""
+
+
+def frame_table(frame: Any) -> pa.Table:
+    """The rows of a frame that is in this process; an index of pandas that has a name is a column like the others."""
+    kind = frame_kind(frame)
+    if kind == "pandas":
+        return _from_pandas(frame)
+    if kind == "polars":
+        return frame.to_arrow()
+    if kind == "arrow":
+        return frame if isinstance(frame, pa.Table) else pa.table(frame)
+    raise PlanError(
+        "this is not a frame in memory",
+        given=type(frame).__name__,
+        allowed="an Arrow table, a data frame of pandas or Polars",
+        instead={"lazy": "frame.collect()", "spark": "frame.toArrow()"}.get(kind, "pandas.DataFrame(...)"),
+    )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    named = all(name is not None for name in frame.index.names)
+    try:
+        return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
+    except (ValueError, TypeError) as error:  # names that appear twice, values of several types in a column
+        raise SchemaError(
+            f"Arrow cannot hold this frame: {'; '.join(map(str, error.args))}",
+            given=", ".join(f"{name} {dtype}" for name, dtype in frame.dtypes.items()),
+            allowed="columns with a name of their own and values of one type",
+            instead="frame.astype({'column': str})",
+        ) from error
+
+
+def frame_of(table: pa.Table, kind: FrameKind, spark: Any = None) -> Any:
+    """A table as a frame of this kind; one of Spark in the session `spark`, by default the one that is there."""
+    if kind == "pandas":
+        return table.to_pandas()
+    if kind == "polars":
+        return _polars().from_arrow(table)
+    if kind == "spark":
+        session = spark if spark is not None else import_module("pyspark.sql").SparkSession.builder.getOrCreate()
+        return session.createDataFrame(table)
+    return table
+
+
+def _polars() -> Any:
+    try:
+        return import_module("polars")
+    except ImportError as error:
+        raise PlanError(
+            "Polars is not installed",
+            given="a data frame of Polars",
+            allowed="frames of pandas, Arrow tables",
+            instead="pip install polars",
+        ) from error
