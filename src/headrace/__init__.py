@@ -5,7 +5,7 @@
 
 import logging as _logging
 from importlib import import_module as _import_module
-from types import ModuleType as _ModuleType
+from typing import Any as _Any
 
 from headrace.api.checkpoint import checkpoint
 from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
@@ -90,9 +90,12 @@ from headrace.time import INFINITY, NEG_INFINITY
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> _ModuleType:
-    if name == "testing":  # loaded when it is asked for: most programs never do
+def __getattr__(name: str) -> _Any:
+    # Loaded when they are asked for: most programs never do.
+    if name == "testing":
         return _import_module("headrace.testing")
+    if name == "load_ipython_extension":  # `%load_ext headrace`
+        return _import_module("headrace.notebook").load_ipython_extension
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 

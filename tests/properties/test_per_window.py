@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
+from headrace.operators.registry import runs_as
 from headrace.plan.nodes import Top
 from headrace.plan.windows import Session
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
@@ -63,6 +64,19 @@ KEYS = st.sampled_from(["k", None, "x", "k", *COMPUTED])
 def test_differential_aggregates(stream: hr.Stream, window: Any, key: str | None, names: set[str], n: int):
     out = grouped(stream, key).window(window).aggregate(**{name: AGGREGATES[name] for name in sorted(names)})
     differential_reference(out.node, buckets=n)
+
+
+SUMS = {"n": hr.count(), "s": hr.sum("i"), "a": hr.avg("x"), "v": hr.var("i"), "c": hr.count("x") + hr.sum("i")}
+
+
+@given(streams(16), st.builds(hr.session, st.integers(1, 8)), KEYS, st.sets(st.sampled_from(sorted(SUMS)), min_size=1),
+       buckets())  # fmt: skip
+def test_differential_sums_of_sessions(stream: hr.Stream, window: Any, key: str | None, names: set[str], n: int):
+    """Sessions that are rows of sums: they are extended, join, lose events and fall apart."""
+    out = grouped(stream, key).window(window).aggregate(**{name: SUMS[name] for name in sorted(names)})
+    assert "sums for each session" in runs_as(out.node)
+    differential_reference(out.node, buckets=n)
+    differential_reference(out.final().node, buckets=n)
 
 
 @given(streams(), st.one_of(windows(), grids()), KEYS, st.integers(1, 3), st.sampled_from(["x", "i", ["k", "x"]]),

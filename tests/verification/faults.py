@@ -235,7 +235,7 @@ _AGGREGATES = (
         "an event replaced by another within a batch leaves the count as it was, and its difference in sums is lost",
     ),
     Fault(
-        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout._sums",
+        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout.coded_sums",
         "argument.sums(values, rows)", "argument.sums(values, CodedRows(codes, np.ones(len(codes), np.int64), size))",
         "what is taken back is added instead of subtracted",
     ),
@@ -268,9 +268,14 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
-        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
+        "session that ends one tick late", "headrace.operators.per_window.sessions", "SessionKernel._joined",
+        "rows.column(LATEST)), self.gap)", "rows.column(LATEST)), self.gap + 1)",
         "starts that are just a gap apart are one session, and ought to be two",
+    ),
+    Fault(
+        "sessions that never fall apart", "headrace.operators.per_window.sessions", "SessionKernel._replaced",
+        "<= 0]] = True", "<= 0]] = False",
+        "a session that loses its only event at some start still covers that start",
     ),
     Fault(
         "one more in a count window", "headrace.operators.per_window.divide", "_counts",

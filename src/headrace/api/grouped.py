@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from headrace.api.checks import (
     checked_function,
@@ -19,6 +19,7 @@ from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
+from headrace.display.words import clipped
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
@@ -64,6 +65,9 @@ class Grouped:
                     instead="a function of the list: @hr.udf",
                 )
 
+    def __repr__(self) -> str:
+        return f"{_keys_text(self.keys)} of {self.stream!r}"
+
     def window(
         self,
         window: WindowKind,
@@ -85,6 +89,17 @@ class Grouped:
         policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
         checked = checked_window(window)
         return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> NoReturn:
+        """Refused: an aggregate over a whole stream has no answer before its end; write `window` or `over` first."""
+        outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
+        grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
+        raise PlanError(
+            "an aggregate over a stream without a window is blocking: its answer would never come",
+            given=f"{grouped}aggregate({outputs})",
+            allowed="aggregates over a window, or over(...), which answers for every event",
+            instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or window(hr.snapshot())",
+        )
 
     def over(
         self,
@@ -157,6 +172,9 @@ class Windowed:
     grouped: Grouped
     over: WindowKind
     policy: WindowPolicy = PLAIN_POLICY
+
+    def __repr__(self) -> str:
+        return f"Windows {self.over}, {self.grouped!r}"
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """One event for each group and window with events: the keys and the aggregates.
@@ -243,6 +261,9 @@ class Framed:
     policy: WindowPolicy = PLAIN_POLICY
     active: bool = False
 
+    def __repr__(self) -> str:
+        return f"Frames {self.frame}, {self.grouped!r}"
+
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its columns, then aggregates of its frame."""
         below, keys = self.grouped.stream.node, self.grouped.keys
@@ -261,6 +282,10 @@ class Framed:
         names, policy = module.gives.names, self.policy
         fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
         return _stream_of(self.grouped, without_stamps(fold))
+
+
+def _keys_text(keys: tuple[tuple[str, Expr], ...]) -> str:
+    return clipped(f"groups by {', '.join(name for name, _ in keys)}", 80) if keys else "one group"
 
 
 def _stream_of(grouped: Grouped, node: Node) -> Stream:

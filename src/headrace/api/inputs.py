@@ -151,7 +151,7 @@ def events(
     batches: Sequence[int] = (),
     bad_rows: BadRowPolicy = "raise",
 ) -> Stream:
-    """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
+    """A stream of physical events: a drawn table, a list of dicts, an Arrow table, or a frame of pandas or Polars.
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """

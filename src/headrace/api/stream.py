@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 import pyarrow as pa
 
@@ -21,10 +21,21 @@ from headrace.api.checks import (
 from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, clip_node, join_node, table_join_node
-from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
+from headrace.api.options import (
+    OverOptions,
+    StreamPlotOptions,
+    StreamRunOptions,
+    StreamStartOptions,
+    WindowOptions,
+    shows_options,
+)
+from headrace.api.plotting import plot
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
+from headrace.display.html import html_stream
+from headrace.display.timeline import Timeline
+from headrace.display.words import columns_text, plan_text
 from headrace.errors import PlanError
 from headrace.explain.steps import explain
 from headrace.expr import Expr, Value
@@ -65,6 +76,12 @@ class Stream:
     """Events with lifetimes, as the result of a query."""
 
     node: Node
+
+    def __repr__(self) -> str:
+        return f"Stream of {columns_text(self.node.schema)}\n  {plan_text(self.node)}"
+
+    def _repr_html_(self) -> str:
+        return html_stream(self.node)
 
     @property
     def schema(self) -> Any:
@@ -234,9 +251,9 @@ class Stream:
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
-        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; without `schema` its
-        columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null key matches
-        nothing. Names are those of `join`; keys of this stream may be expressions.
+        `table` is an Arrow table, a frame of pandas or Polars, or a path to Parquet, CSV, JSON or Arrow files; without
+        `schema` its columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null
+        key matches nothing. Names are those of `join`; keys of this stream may be expressions.
 
         The table is read once, when the query starts, and is part of the query: a checkpoint with another content is
         refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
@@ -266,6 +283,10 @@ class Stream:
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
+
+    def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
+        """Refused: see `Grouped.aggregate`."""
+        Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(
@@ -322,6 +343,19 @@ class Stream:
     def show(self, n: int = 20, **options: Unpack[StreamRunOptions]) -> None:
         """Run bounded inputs to their end and print the first `n` rows of the history."""
         self.run(**options).show(n)
+
+    @shows_options(StreamPlotOptions)
+    def plot(self, by: str | Sequence[str] = (), **options: Unpack[StreamPlotOptions]) -> Timeline:
+        """Run bounded inputs to their end and draw a timeline: the lifetimes of events, and their corrections.
+
+        Notebooks show it, and `.save("out.svg")` writes it. `by` names columns: their values divide the picture into
+        groups of one colour. What a correction has made untrue is dashed or struck out. The vertical line is the last
+        CTI before the end of the input.
+
+        Without `batch_rows`, the input arrives in up to 200 batches, a small one row by row, so that corrections show.
+        A picture shows at most `rows` rows, from `start` to `end`, and says how many events it leaves out.
+        """
+        return plot(self.node, by, **options)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

@@ -222,6 +222,16 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
         "WindowKernel",
         "columnar, changed windows anew",
     ),
+    "sums of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.sum("x")),
+        "SessionKernel",
+        "columnar, incremental; keeps sums for each session, and for each start after the CTI",
+    ),
+    "medians of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.median("x")),
+        "WindowKernel",
+        "columnar, changed windows anew",
+    ),
     "top of windows": (
         lambda s: s.window(hr.tumbling(5)).top(1, "x"),
         "GridKernel",
