@@ -103,7 +103,7 @@ _PROGRESS = (
     ),
     Fault(
         "hopping windows promise their ends", "headrace.plan.windows", "Grid.cti",
-        "self.start_of(self.closed(time) + 1)", "self.start_of(self.closed(time)) + self.size",
+        "self.start_of(self.closed(time) + 1)", "self.end_of(self.closed(time))",
         "the end of the last closed window is the start of the next only where windows do not overlap",
     ),
     Fault(
@@ -176,17 +176,17 @@ _STAGES = (
 
 _GRIDS = (
     Fault(
-        "in the window that ends at its start", "headrace.plan.windows", "Grid.runs",
+        "in the window that ends at its start", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(le)", "np.ascontiguousarray(le - 1)",
         "an event that starts where a window ends is counted into it",
     ),
     Fault(
-        "in the window that starts at its end", "headrace.plan.windows", "Grid.runs",
+        "in the window that starts at its end", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(re)", "np.where(re == INFINITY, re, re + 1)",
         "an event that ends where a window starts is counted into it",
     ),
     Fault(
-        "windows close without their origin", "headrace.plan.windows", "Grid.closed",
+        "windows close without their origin", "headrace.plan.windows", "Hopping.closed",
         "time)) - self.origin - self.size", "time)) - self.size",
         "which window is the last that has ended is worked out as if windows began at zero",
     ),
@@ -286,6 +286,32 @@ _WINDOWS = (
         "snapshots forgotten at the CTI", "headrace.operators.per_window.snapshot", "SnapshotWindowKernel._exchange",
         "closing = next_tick(windows.re)", "closing = windows.re",
         "the window that ends exactly at the CTI may still be extended with its event",
+    ),
+    Fault(
+        "what lasts is not looked at again", "headrace.operators.per_window.grid", "GridKernel._enter_next",
+        "horizon.shows + 1", "horizon.shows + 2",
+        "an event that lasts longer than the visible windows is not found in the next one, unless another is there",
+    ),
+    Fault(
+        "a retraction one window late", "headrace.operators.per_window.grid", "GridKernel._pieces",
+        "np.maximum(first, later), first)", "np.maximum(first, later + 1), first)",
+        "the first window in which an earlier end shows is not corrected",
+    ),
+    Fault(
+        "a snapshot continues from one that has ended", "headrace.operators.per_window.snapshot", "_Old.at",
+        "windows.re[found] > time", "windows.re[found] >= time",
+        "a window that starts where another ends continues from its items",
+    ),
+    Fault(
+        "a snapshot whose content changed alone", "headrace.operators.per_window.snapshot",
+        "SnapshotWindowKernel._correct",
+        "same[i] = False", "same[i] = same[i]",
+        "a window whose ends stay where they are is not computed again",
+    ),
+    Fault(
+        "a frame that forgets its first tuple", "headrace.operators.ordered.frames", "_Frames._keep",
+        "work.settle - self.frame.rows, sizes)", "work.settle - self.frame.rows + 1, sizes)",
+        "of the tuples before the CTI that later ones see, the first is dropped",
     ),
     Fault(
         "changed content, same window", "headrace.operators.per_window.kernel", "WindowKernel._recompute",

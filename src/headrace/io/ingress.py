@@ -32,6 +32,8 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
+from headrace.io.decoded import DecodedBlock
+from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.on_time import all_on_time
 from headrace.plan.nodes import DIVERTED, Source
@@ -65,15 +67,19 @@ class ChannelReport:
     channel: str | None = None
     #: Whether the partition has been silent for so long that it holds nothing back.
     idle: bool = False
+    #: With progress by key: the highest times of keys that are not idle.
+    keys: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         report = {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
+        if self.keys is not None:
+            report["keys"] = self.keys
         return report if self.channel is None else report | {"channel": self.channel, "idle": self.idle}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ChannelReport:
         named = data.get("channel"), data.get("idle", False)
-        return cls(data["high"], data["cti"], data["counts"], data["example"], *named)
+        return cls(data["high"], data["cti"], data["counts"], data["example"], *named, data.get("keys"))
 
     def promise(self, policy: ProgressPolicy) -> int:
         """The CTI of the channel."""
@@ -84,8 +90,10 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
     """An input's progress after a batch, from the reports of its channels: of partitions, from all of them."""
     high, cti = before.high, before.cti
     partitions: list[ChannelReport] = []
+    keys = dict(before.keys)
     for report in reports:
         high = max(high, report.high)
+        keys |= {key: max(time, keys.get(key, time)) for key, time in (report.keys or {}).items()}
         if report.channel is None:
             cti = max(cti, report.cti)
         else:
@@ -94,9 +102,12 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
         promises = [p.promise(policy) for p in partitions if not p.idle]
         # If all are idle, none holds back another.
         cti = max(cti, min(promises) if promises else max(p.promise(policy) for p in partitions))
+    elif isinstance(policy, Advance) and policy.per is not None:
+        keys = active(keys, policy.idle or 0)
+        cti = max(cti, policy.cti(min(keys.values(), default=NEG_INFINITY)))
     elif isinstance(policy, Advance):
         cti = max(cti, policy.cti(high))
-    return Progress(cti, max(high, cti) if cti != INFINITY else high)
+    return Progress(cti, max(high, cti) if cti != INFINITY else high, tuple(sorted(keys.items())))
 
 
 def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict[str, Any]]) -> None:
@@ -120,8 +131,13 @@ class Channel:
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
+        policy = source.policy
+        keyed = isinstance(policy, Advance) and policy.per is not None
+        self._keys = KeyTimes(policy, start.keys) if isinstance(policy, Advance) and keyed else None
         #: The earliest time of the next change in the order of the log.
         self._floor = start.high
+        #: The CTI before each row of the last block with refused rows, and after it.
+        self._passed = np.array([start.cti], np.int64)
 
     def begin_file(self) -> None:
         """Begin a file: its changes happen after those of other files, because positions do not tell files apart."""
@@ -136,20 +152,28 @@ class Channel:
         return cls(source, Progress(cti, before.high), report=report)
 
     def take(
-        self, table: pa.Table, full_rows: RowLookup | None = None, lines: Int64s | None = None
+        self,
+        table: pa.Table,
+        full_rows: RowLookup | None = None,
+        lines: Int64s | None = None,
+        *,
+        refused_between: bool = False,
     ) -> tuple[Changes, Changes]:
         """`(accepted, diverted)` of a block of rows of the source's columns.
 
         `full_rows` looks up rows by their place in the block, with the columns that the query does not read; `lines`
-        are the rows' lines in the file, -1 where unknown.
+        are the rows' lines in the file, -1 where unknown; with `refused_between`, `refuse` follows.
         """
         self.report.counts["rows"] += table.num_rows
         lifetime = self.source.lifetime
-        quick = self._on_time(table)
+        quick = None if refused_between else self._on_time(table)
         if quick is not None:
             return quick, Changes.empty(DIVERTED)
+        size = table.num_rows
+        kept = np.arange(size)
         if isinstance(lifetime, Changed):
-            table, full_rows, lines = self._without_preimages(lifetime, table, full_rows, lines)
+            kept = np.flatnonzero(~is_preimage(lifetime, table))
+            table, full_rows, lines = self._without_preimages(table, kept, full_rows, lines)
         rows = self._events(table)
         if isinstance(lifetime, Arrival):
             rows = _spaced(rows, self._high)
@@ -157,7 +181,9 @@ class Channel:
         in_log_order = isinstance(lifetime, Changed) and lifetime.in_log_order
         if in_log_order:
             rows = _in_log_order(rows, max(self._high, self._floor), ~bad)
-        late, cti = self._judge(rows, ~bad)
+        late, cti = self._judge(rows, ~bad, table)
+        if refused_between:
+            self._passed = np.r_[cti, self._cti][np.searchsorted(kept, np.arange(size + 1))]
         if (isinstance(lifetime, Arrival) or in_log_order) and late.any():
             rows, late = _move_to_cti(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
@@ -177,7 +203,7 @@ class Channel:
         """All rows of a block, if a quick look shows that they are sound and on time."""
         lifetime, policy = self.source.lifetime, self.source.policy
         delay, every = (policy.delay, policy.every) if isinstance(policy, Advance) else (-1, 1)
-        guarded = isinstance(policy, Advance) and policy.max_skew is not None
+        guarded = isinstance(policy, Advance) and (policy.max_skew is not None or policy.per is not None)
         if guarded or isinstance(lifetime, (Physical, Changed, Arrival)) or not table.num_rows:
             return None
         le, re = _lifetimes(lifetime, table)
@@ -195,15 +221,13 @@ class Channel:
     # --- rows to events ----------------------------------------------------------------------------------------------
 
     def _without_preimages(
-        self, lifetime: Changed, table: pa.Table, full_rows: RowLookup | None, lines: Int64s | None
+        self, table: pa.Table, kept: Int64s, full_rows: RowLookup | None, lines: Int64s | None
     ) -> tuple[pa.Table, RowLookup | None, Int64s | None]:
         """A block without the rows that repeat what was there before a change; they are accepted, and counted."""
-        skipped = is_preimage(lifetime, table)
-        if not skipped.any():
+        if len(kept) == table.num_rows:
             return table, full_rows, lines
-        kept = np.flatnonzero(~skipped)
         for counter in ("accepted", "preimages"):
-            self.report.counts[counter] += len(skipped) - len(kept)
+            self.report.counts[counter] += table.num_rows - len(kept)
         lookup = None if full_rows is None else lambda places: full_rows(kept[places])
         return table.take(pa.array(kept)), lookup, None if lines is None else lines[kept]
 
@@ -229,7 +253,7 @@ class Channel:
 
     # --- lateness ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, events: pa.Table, fine: Flags) -> tuple[Flags, Int64s]:
+    def _judge(self, events: pa.Table, fine: Flags, table: pa.Table) -> tuple[Flags, Int64s]:
         """Which rows are late, and the CTI when each arrived; advances the channel's progress."""
         policy = self.source.policy
         le = to_numpy(pc.fill_null(events.column("le"), 0))
@@ -238,8 +262,7 @@ class Channel:
         promised = np.where(promise, le, NEG_INFINITY)
         ctis = promised
         if isinstance(policy, Advance):
-            high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
-            high = np.maximum(high, self._high)
+            high = self._followed(policy, table, le, counted)
             delayed = add(high, -policy.delay)
             steps = delayed - delayed % policy.every
             followed = np.where((high == NEG_INFINITY) | (steps > delayed), NEG_INFINITY, steps)  # it may wrap
@@ -249,6 +272,16 @@ class Channel:
         self._advance(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
+
+    def _followed(self, policy: Advance, table: pa.Table, le: Int64s, counted: Flags) -> Int64s:
+        """The time that the CTI follows, after each row: the highest, or that of the key that is farthest behind."""
+        if self._keys is None:
+            high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
+            return np.maximum(high, self._high)
+        assert policy.per is not None
+        behind = self._keys.take(table.column(policy.per), le, counted)
+        self.report.keys = self._keys.active()
+        return behind
 
     def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
         """The events that may advance progress: those that pass the skew guard (rule 3.2)."""
@@ -272,8 +305,10 @@ class Channel:
         if isinstance(self.source.policy, Advance):
             self._high = max(self._high, finite)
         self.report.high = max(self.report.high, self._high, finite)
-        # `resolve` computes the CTI that follows from the highest LE, because it knows all channels.
-        self.report.cti = max(self.report.cti, int(promised.max()))
+        # `resolve` computes the CTI that follows from the highest LE, because it knows all channels. The highest times
+        # of keys do not tell what was promised while one of them was idle.
+        reached = self._cti if self._keys is not None else int(promised.max())
+        self.report.cti = max(self.report.cti, reached)
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
         """`(accepted events, rows to divert)`."""
@@ -328,13 +363,16 @@ class Channel:
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
         )
 
-    def refuse(self, reasons: list[str], texts: list[str], lines: pa.Array | None = None) -> Changes:
-        """Divert rows that could not be decoded."""
+    def refuse(self, block: DecodedBlock) -> Changes:
+        """Divert the rows of a block that could not be decoded, each at the CTI of the rows before it."""
+        reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
         if texts and self.source.bad_rows == "raise":
             raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
         self.report.counts["rows"] += len(texts)
         self.report.counts["malformed"] += len(texts)
-        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64), lines)
+        passed = self._passed if len(block.rows) else np.array([self._cti])
+        lines = block.refused["line"] if self.file is not None else None
+        return self._diverted(reasons, texts, passed[block.rows_before_refused], lines)
 
     def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s, lines: pa.Array | None) -> Changes:
         if not texts:
