@@ -57,7 +57,7 @@ def keeps_sessions(node: PerWindow) -> bool:
     """Whether the sessions of a node can be rows of sums."""
     if not isinstance(node, Aggregate) or not isinstance(node.window, Session) or node.modules:
         return False
-    if getattr(node.window, "longest", None) is not None:  # a session that ends by its length depends on all its starts
+    if node.window.longest is not None:  # a session that ends by its length depends on all its starts
         return False
     layout = AggregateContent(node).layout
     return layout is not None and not layout.bag_columns
