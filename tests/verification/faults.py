@@ -268,8 +268,8 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.per_window.sessions", "SessionKernel._joined",
-        "rows.column(LATEST)), self.gap)", "rows.column(LATEST)), self.gap + 1)",
+        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
+        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
         "starts that are just a gap apart are one session, and ought to be two",
     ),
     Fault(

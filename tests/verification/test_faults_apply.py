@@ -286,7 +286,7 @@ EXAMPLES: dict[str, Example] = {
     "distinct by start": Example(
         counted(hr.tumbling(5), first=hr.first("i"), distinct=hr.distinct_count("i")), ("[0,1) a 1 1.0; [1,2) a 1 1.0",)
     ),
-    "session that ends one tick late": Example(counted(hr.session(4)), ("[0,1) a 1 1.0; [4,5) a 1 1.0",)),
+    "session that ends one tick late": Example(in_sessions(), ("[0,1) a 1 1.0; [4,5) a 1 1.0",)),
     "sessions that never fall apart": Example(
         counted(hr.session(4)), ("[0,1) a 1 1.0; [3,4) a 1 1.0; [6,7) a 1 1.0 | [3,4)->3 a 1 1.0",)
     ),
