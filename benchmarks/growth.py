@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from collections.abc import Callable
 from pathlib import Path
+
+import duckdb
 
 import headrace as hr
 from benchmarks.growth_table import measured_lines, note
@@ -142,5 +145,19 @@ def _groups(section: Section, root: Path, rounds: int) -> None:
         average = trades.group_by("symbol").window(hr.tumbling("10 s")).aggregate(price=hr.avg("price"))
         return _typical(average, 1)
 
-    times = _turns(rounds, lambda: run(few), lambda: run(many))
-    _add(section, "groups", "tumbling average, 10 → 100 000 groups, equal events", times, "< 2")
+    what = "tumbling average, 10 → 100 000 groups, equal events"
+    _add(section, "groups", what, _turns(rounds, lambda: run(few), lambda: run(many)), "< 2")
+    folders = [root / f"6-1000000-{symbols}-20" for symbols in (10, 100_000)]
+    times = _turns(rounds, *(lambda folder=folder: _in_duckdb(folder) for folder in folders))
+    _add(section, "groups_duckdb", "the same in DuckDB, all files at once", times, "to compare with")
+
+
+def _in_duckdb(folder: Path) -> float:
+    """CPU seconds of the tumbling average in DuckDB, by one thread."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1; SET preserve_insertion_order = false; SET TimeZone = 'UTC'")
+        connection.read_parquet(f"{folder}/*.parquet").create_view("trades")
+        query = "SELECT epoch_us(ts) // 10000000 AS le, symbol, avg(price) AS price FROM trades GROUP BY 1, 2"
+        start = time.process_time()
+        connection.sql(query).to_arrow_table()
+        return time.process_time() - start

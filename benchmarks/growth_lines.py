@@ -263,7 +263,7 @@ _BY_KEY = (
 )  # fmt: skip
 _PAIRS = ("join", "left_join", "anti_join")
 _SNAPSHOTS = ("top at every instant", "snapshots: min")
-_IN_ORDER = ("sessions: count, sum", "count_by_start: sum", "over rows: sum", "over a range: sum")
+_IN_ORDER = ("count_by_start: sum", "over rows: sum", "over a range: sum")
 _TAKEN_BACK = "a retraction looks for its event among those that it may name, and corrects answers"
 _MORE_GROUPS = "a batch changes ten times as many groups, and each of them is computed again"
 _OTHER_GROUPS = "1,000 changes are in 995 groups, not in 630, and state is found among that of 100 times as many"
@@ -283,7 +283,6 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     **{(name, "retractions"): _TAKEN_BACK for name in ("windows: count, sum", "windows: contents")},
     **{(name, "state"): _MORE_GROUPS for name in _SNAPSHOTS},
     **{(name, "lateness"): _SINCE for name in (*_SNAPSHOTS, *_IN_ORDER, "snapshots: count, sum")},
-    ("sessions: count, sum", "window"): "a session is computed again with all its events",
     **{(name, "crowd"): "a snapshot is computed again with all events that are alive" for name in _SNAPSHOTS},
     **{(name, "groups"): _OTHER_GROUPS for name in ("pattern: W", "pattern: long runs")},
     ("pattern: W", "window"): "the CTI is later as well, and a changed group is searched again from there on",

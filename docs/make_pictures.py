@@ -1,7 +1,7 @@
 """Draws the pictures of the documentation: `python docs/make_pictures.py`.
 
-Plain SVG, no drawing library. Values in the pictures are not typed in: the engine computes them. A test checks that the
-files in `docs/pictures` are what this script draws.
+Drawn with `headrace.display.svg`, as timelines are. Values in the pictures are not typed in: the engine computes them.
+A test checks that the files in `docs/pictures` are what this script draws.
 """
 # ruff: noqa: INP001 - a script, not a package
 
@@ -11,70 +11,14 @@ import runpy
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from functools import cache
-from html import escape
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
+from headrace.display.svg import BLUE, GREEN, INK, PAPER, RED, SOFT, YELLOW, arrow, bar, box, dot, line, picture, text
 from headrace.events import events_table, history
-
-INK, SOFT, PAPER = "#1f2933", "#7b8794", "#ffffff"
-BLUE, GREEN, RED, YELLOW = "#2b6cb0", "#2f855a", "#c53030", "#b7791f"
-
-
-def text(
-    x: float, y: float, words: str, *, colour: str = INK, size: int = 13, anchor: str = "start", bold: bool = False
-) -> str:
-    """Words at a place."""
-    look = f'fill="{colour}" font-size="{size}" text-anchor="{anchor}"' + (' font-weight="600"' if bold else "")
-    return f'<text x="{x:g}" y="{y:g}" {look}>{escape(words)}</text>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, *, colour: str = SOFT, width: float = 1, more: str = "") -> str:
-    """A straight line."""
-    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" stroke-width="{width:g}"{more}/>'
-
-
-def arrow(x1: float, y1: float, x2: float, y2: float, colour: str = INK) -> str:
-    """A line with a head."""
-    return line(x1, y1, x2, y2, colour=colour, width=1.5, more=' marker-end="url(#head)"')
-
-
-def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str, radius: float = 6) -> str:
-    """A rounded box."""
-    size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius:g}"'
-    return f'<rect {size} fill="{fill}" stroke="{stroke}" stroke-width="1.5"/>'
-
-
-def dot(x: float, y: float, colour: str) -> str:
-    """A point event."""
-    return f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="{colour}"/>'
-
-
-def bar(x1: float, x2: float, y: float, colour: str, *, ghost: bool = False, endless: bool = False) -> str:
-    """A lifetime: closed on the left, open on the right; a ghost is one that is no longer true."""
-    look = ' stroke-dasharray="4 4" opacity="0.6"' if ghost else ""
-    head = ' marker-end="url(#head)"' if endless else ""
-    end = (
-        ""
-        if endless
-        else f'<circle cx="{x2:g}" cy="{y:g}" r="4" fill="{PAPER}" stroke="{colour}" stroke-width="2"{look}/>'
-    )
-    return line(x1, y, x2, y, colour=colour, width=4, more=look + head) + dot(x1, y, colour) + end
-
-
-def picture(width: int, height: int, title: str, *parts: str) -> str:
-    """A whole SVG file."""
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="system-ui, sans-serif" role="img">\n<title>{escape(title)}</title>\n'
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto" '
-        f'markerUnits="userSpaceOnUse"><path d="M0,0 L8,4 L0,8 z" fill="{INK}"/></marker></defs>\n'
-        f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}"/>\n'
-    )
-    return head + "\n".join(parts) + "\n</svg>\n"
 
 
 def labelled(x: float, y: float, width: float, name: str, what: str, *, fill: str = PAPER, stroke: str = SOFT) -> str:
@@ -215,6 +159,24 @@ def correction() -> str:
         answer = f"{value:g} → {fixed[start]:g}" if changed else f"{value:g}"
         parts.append(text(x(start + 20) + 14, y + 5, answer, colour=YELLOW if changed else INK, bold=changed))
     return picture(860, 172 + 34 * len(first) + 4, "A late event corrects the windows it belongs to", *parts)
+
+
+def timeline() -> str:
+    """The answers of the README's query, as `plot` draws them."""
+    ticks = hr.events(
+        """
+        le                   | symbol | price | quantity
+        2024-05-01T12:00:01Z | A      | 10.0  | 100
+        2024-05-01T12:00:04Z | B      | 50.0  | 10
+        2024-05-01T12:00:12Z | A      | 12.0  | 300
+        2024-05-01T12:00:05Z | A      | 11.0  | 100
+        2024-05-01T12:00:31Z | B      | 54.0  | 30
+        """,
+        progress=hr.advance(delay="10 s"),
+    )
+    worth = hr.sum(hr.col("price") * hr.col("quantity")) / hr.sum("quantity")
+    vwap = ticks.group_by("symbol").window(hr.hopping("60 s", every="10 s")).aggregate(vwap=worth, n=hr.count())
+    return vwap.plot("symbol", title="vwap").svg
 
 
 WINDOWS = {
@@ -451,6 +413,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "way_of_an_event.svg": way_of_an_event,
     "retraction.svg": retraction,
     "correction.svg": correction,
+    "timeline.svg": timeline,
     "windows.svg": windows,
     "policies.svg": policies,
     "verification.svg": verification,

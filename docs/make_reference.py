@@ -44,6 +44,7 @@ GIVEN = {
     "Pattern": "headrace.patterns.Pattern",
     "Query": "headrace.host.driving.query.Query",
     "Script": "headrace.sql.scripts.Script",
+    "Timeline": "headrace.display.timeline.Timeline",
     "Windowed": "headrace.api.grouped.Windowed",
 }
 WIDTH = 100

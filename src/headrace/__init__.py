@@ -5,7 +5,7 @@
 
 import logging as _logging
 from importlib import import_module as _import_module
-from types import ModuleType as _ModuleType
+from typing import Any as _Any
 
 from headrace.api.checkpoint import checkpoint
 from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
@@ -77,6 +77,7 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
@@ -89,9 +90,12 @@ from headrace.time import INFINITY, NEG_INFINITY
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> _ModuleType:
-    if name == "testing":  # loaded when it is asked for: most programs never do
+def __getattr__(name: str) -> _Any:
+    # Loaded when they are asked for: most programs never do.
+    if name == "testing":
         return _import_module("headrace.testing")
+    if name == "load_ipython_extension":  # `%load_ext headrace`
+        return _import_module("headrace.notebook").load_ipython_extension
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")
 
 
@@ -131,6 +135,7 @@ __all__ = [
     "delta",
     "distinct_count",
     "edge",
+    "end",
     "events",
     "explicit",
     "files",
@@ -202,4 +207,6 @@ __all__ = [
     "udf",
     "var",
     "when",
+    "window_end",
+    "window_start",
 ]

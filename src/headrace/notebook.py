@@ -1,15 +1,16 @@
-"""Headrace SQL in notebooks: `%load_ext headrace.notebook`, then cells that begin with `%%headrace`.
+"""Headrace SQL in notebooks: `%load_ext headrace`, then cells that begin with `%%headrace`.
 
     %%headrace busy
     SELECT symbol, count(*) AS n FROM ticks [TUMBLING 1 min] GROUP BY symbol
 
 A notebook has one session: later cells can use what a cell creates, and the streams that are Python variables. The
 answer of a cell's last query is shown as a table, in the view of `SET view`, and assigned to the name after the magic,
-if there is one: `busy.stream`, `busy.table()`, `busy.to_pandas()`.
+if there is one: `busy.stream`, `busy.table()`, `busy.to_pandas()`, `busy.plot()`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 from headrace.api.running import Run, run_quietly
 from headrace.api.stream import Stream
+from headrace.display.html import html_table
+from headrace.display.timeline import Timeline
 from headrace.errors import HeadraceError, PlanError
 from headrace.host.result import Result
 from headrace.sql.session import Answers, Delivery, Done, Outcome, ShownTable, SqlSession, Verified, Words
@@ -48,6 +51,10 @@ class Answer:
     def events(self) -> pa.Table:
         """The physical events, in their order."""
         return self.result.events()
+
+    def plot(self, by: str | Sequence[str] = (), **look: Any) -> Timeline:
+        """A timeline of the answer; see `Stream.plot`."""
+        return self.result.plot(by, **look)
 
     def _repr_html_(self) -> str:
         return _html(self.shown) + (f"<p>{escape(self.losses)}</p>" if self.losses else "")
@@ -147,7 +154,7 @@ class Cells:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """The entry point of `%load_ext headrace.notebook`."""
+    """The entry point of `%load_ext headrace`."""
     cells = Cells(ipython.user_ns)
 
     def headrace(line: str, cell: str) -> Any:
@@ -172,15 +179,11 @@ def _texts(columns: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Shown
 
 def _html(shown: Shown) -> str:
     marked = any(line.mark for line in shown.lines)
-    head = "".join(f"<th>{escape(name)}</th>" for name in ([""] if marked else []) + list(shown.columns))
-    body = "\n".join(
-        "<tr>" + (f"<td>{escape(line.mark)}</td>" if marked else "") + "".join(map(_cell, line.cells)) + "</tr>"
-        for line in shown.lines
-    )
+    rows = [([escape(line.mark)] if marked else []) + list(map(_cell, line.cells)) for line in shown.lines]
     more = f"<p>and {shown.more} more (SET rows = … shows more)</p>" if shown.more else ""
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>{more}"
+    return html_table(([""] if marked else []) + list(shown.columns), rows) + more
 
 
 def _cell(cell: Cell) -> str:
     before = "" if cell.before is None else f"<s>{escape(cell.before)}</s> → "
-    return f"<td>{before}{escape(cell.text)}</td>"
+    return f"{before}{escape(cell.text)}"

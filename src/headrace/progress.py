@@ -20,6 +20,8 @@ class Progress:
 
     cti: int = NEG_INFINITY
     high: int = NEG_INFINITY
+    #: Of an input with progress by key: the keys that are not idle, as text, and their highest times.
+    keys: tuple[tuple[str, int], ...] = ()
 
     @property
     def seen(self) -> int:

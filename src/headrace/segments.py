@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -222,9 +222,9 @@ class Part:
         """Rows by their numbers in the segment."""
         return self.segment.table.take(pa.array(rows))
 
-    def table(self, floor: int) -> pa.Table:
-        """All living rows."""
-        return self._living(self.start, self.rows, floor)
+    def table(self, floor: int, names: Sequence[str] = ()) -> pa.Table:
+        """All living rows, or some of their columns."""
+        return self._living(self.start, self.rows, floor, names)
 
     def split(self, hash_: int, floor: int) -> tuple[pa.Table, int, Part | None]:
         """The living rows up to a hash; the number of rows up to it, with dead ones; and the part after them."""
@@ -239,8 +239,9 @@ class Part:
             rest.forget(floor)
         return head, count, rest
 
-    def _living(self, start: int, count: int, floor: int) -> pa.Table:
-        table = self.segment.table.slice(start, count)
+    def _living(self, start: int, count: int, floor: int, names: Sequence[str] = ()) -> pa.Table:
+        table = self.segment.table
+        table = (table.select(names) if names else table).slice(start, count)
         if not self.dead:
             return table
         return table.filter(pa.array(self.segment.arrays[1][start : start + count] > floor))

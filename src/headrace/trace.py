@@ -202,10 +202,12 @@ class Trace:
         """The living rows whose time is at most `time`."""
         return self._gather((part, part.until(time, self._floor)) for part in self._parts if part.first <= time)
 
-    def scan(self) -> pa.Table | None:
-        """All living rows."""
-        tables = [part.table(self._floor) for part in self._parts]
-        return concat(tables).drop_columns([HASH, TIME]) if tables else None
+    def scan(self, *names: str) -> pa.Table | None:
+        """All living rows, or some of their columns."""
+        tables = [part.table(self._floor, names) for part in self._parts]
+        if not tables:
+            return None
+        return concat(tables) if names else concat(tables).drop_columns([HASH, TIME])
 
     @staticmethod
     def _gather(found: Iterable[tuple[Part, Int64s]]) -> pa.Table | None:

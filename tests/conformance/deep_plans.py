@@ -55,7 +55,9 @@ def _span(draw: random.Random, s: hr.Stream, _: hr.Stream) -> hr.Stream:
         lambda: s.where((col("i") > -3) | col("x").is_null()), lambda: s.shift(draw.randrange(-4, 5)),
         lambda: s.extend(draw.randrange(-2, 5)), lambda: s.cap_duration(draw.randrange(1, 9)),
         lambda: s.set_duration(draw.randrange(1, 7)), s.point_at_end,
-        lambda: s.select("k", i=col("i") + 1, x=-col("x")),
+        lambda: s.select("k", i=col("i") + 1, x=-col("x")), lambda: s.where(hr.start() % 5 != 0),
+        lambda: s.where(hr.end() - hr.start() > 1), lambda: s.alter_lifetime(start=hr.start() + 1, duration=col("i")),
+        lambda: s.cap_duration(12).chop(draw.randrange(2, 7)),
     ])()  # fmt: skip
 
 

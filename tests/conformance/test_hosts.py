@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows 
 
 SCHEMA = "k STRING, i LONG, x DOUBLE"
 SIGNAL = "k STRING, t LONG, v INT"
+BERLIN = hr.tumbling("1 day", zone="Europe/Berlin")
 Rows = list[dict[str, Any]]
 
 
@@ -77,6 +79,25 @@ def log(number: int, size: int = 60) -> Rows:
     ]
 
 
+def dated(rows: Rows) -> Rows:
+    """The same events with dates, five hours for each tick, around a night in which clocks change."""
+
+    def moved(time: int) -> Any:
+        return time if time == hr.INFINITY else datetime(2024, 3, 29, tzinfo=UTC) + timedelta(hours=5 * time)
+
+    return [{name: moved(v) if name in ("le", "re", "re_new") else v for name, v in row.items()} for row in rows]
+
+
+def paced(number: int, size: int = 60) -> Rows:
+    """Points of three keys, each at its own pace; one falls silent."""
+    draw = random.Random(number)
+    keys = ["abc"[draw.randrange(3 if i < size // 2 else 2)] for i in range(size)]
+    return [
+        {"le": i + draw.randrange(3) - {"a": 0, "b": 6, "c": 2}[key], "k": key, "i": i, "x": None}
+        for i, key in enumerate(keys)
+    ]
+
+
 def stream(rows: Rows, batches: Sequence[int] = (), **options: Any) -> hr.Stream:
     return hr.events(rows, SCHEMA, batches=batches, **options)
 
@@ -109,6 +130,9 @@ class Inputs:
     #: Changes of a table: rows in memory with times of their own, and the same files in the order of their log.
     changes: hr.Stream
     log: hr.Stream
+    #: The rows of `a`, hours apart, as dates; and rows of which some are late, with progress by key.
+    dated: hr.Stream
+    by_key: hr.Stream
 
 
 def _nested(s: Inputs) -> hr.Stream:
@@ -150,6 +174,12 @@ QUERIES: dict[str, Callable[[Inputs], hr.Stream]] = {
     "final windows": lambda s: s.b.group_by("k").window(hr.tumbling(7)).aggregate(n=hr.count()).final(),
     "some are late": lambda s: s.unruly.group_by("k").window(hr.tumbling(7)).aggregate(n=hr.count()),
     "diverted": lambda s: s.unruly.diverted(),
+    "sessions that are cut": lambda s: s.a.group_by("k").window(hr.session(5, longest=8)).aggregate(n=hr.count()),
+    "with columns of sessions": lambda s: s.a.group_by("k").window(hr.session(5)).with_columns(n=hr.count()),
+    "calendar": lambda s: (
+        s.dated.group_by("k").window(hr.tumbling("1 day", zone="Europe/Berlin")).aggregate(n=hr.count())
+    ),
+    "progress by key": lambda s: s.by_key.group_by("k").window(hr.tumbling(7)).aggregate(n=hr.count()),
 }
 FINAL = ("final", "final windows", "diverted", "changes that are malformed")
 
@@ -179,6 +209,8 @@ def inputs(signal: str, cut: int | None) -> Inputs:
         hr.read_csv(signal, SIGNAL, lifetime=hr.point("t"), progress=hr.advance(delay=5)),
         hr.read_changes(log(8), key=("k", "id"), at="t", encoding="flink", progress=hr.advance(delay=20)),
         hr.read_changes(signal, SIGNAL, key="k", encoding="upsert", deletes=col("v") == 0, format="csv"),
+        stream(dated(a), sized(a, 30)),
+        stream(paced(9), sized(paced(9), 40), progress=hr.advance(3, per="k", idle=10)),
     )  # fmt: skip
 
 

@@ -90,7 +90,8 @@ def test_differential_insert_only_aggregates(
         st.sampled_from([a, a.where(col("n") > 0).union(b), a.union(b.where(col("x") > 0.0)), a.union(a)])
     )
     keys = data.draw(st.sampled_from([(), ("k",), ("b",), ("f", "k"), ("d",), ("n",)]))
-    window = hr.hopping(data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9)), data.draw(st.integers(-4, 4)))
+    hopping = st.builds(hr.hopping, st.integers(1, 9), st.integers(1, 9), st.integers(-4, 4))
+    window = data.draw(st.one_of(hopping, hopping, st.builds(hr.session, st.integers(1, 9))))
     node = stream.group_by(*keys).window(window).aggregate(**named).node
     rules = data.draw(st.sampled_from([RULES, (combine_before_shuffle,)]))
     result = run_local([Output(node, "out")], buckets=data.draw(buckets()), rules=rules).results["out"]

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
+from headrace.operators.registry import runs_as
 from headrace.plan.nodes import Top
+from headrace.plan.windows import Session
 from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams, tables
 from headrace.testing.verify.differential import differential_reference
 
@@ -28,7 +30,7 @@ def windows() -> st.SearchStrategy[Any]:
         st.just(hr.snapshot()),
         st.builds(hr.count_by_start, st.integers(1, 4)),
         st.builds(hr.count_by_end, st.integers(1, 4)),
-        st.builds(hr.session, st.integers(1, 8)),
+        st.builds(hr.session, st.integers(1, 8), st.one_of(st.none(), st.integers(1, 12))),
     )
 
 
@@ -62,6 +64,19 @@ KEYS = st.sampled_from(["k", None, "x", "k", *COMPUTED])
 def test_differential_aggregates(stream: hr.Stream, window: Any, key: str | None, names: set[str], n: int):
     out = grouped(stream, key).window(window).aggregate(**{name: AGGREGATES[name] for name in sorted(names)})
     differential_reference(out.node, buckets=n)
+
+
+SUMS = {"n": hr.count(), "s": hr.sum("i"), "a": hr.avg("x"), "v": hr.var("i"), "c": hr.count("x") + hr.sum("i")}
+
+
+@given(streams(16), st.builds(hr.session, st.integers(1, 8)), KEYS, st.sets(st.sampled_from(sorted(SUMS)), min_size=1),
+       buckets())  # fmt: skip
+def test_differential_sums_of_sessions(stream: hr.Stream, window: Any, key: str | None, names: set[str], n: int):
+    """Sessions that are rows of sums: they are extended, join, lose events and fall apart."""
+    out = grouped(stream, key).window(window).aggregate(**{name: SUMS[name] for name in sorted(names)})
+    assert "sums for each session" in runs_as(out.node)
+    differential_reference(out.node, buckets=n)
+    differential_reference(out.final().node, buckets=n)
 
 
 @given(streams(), st.one_of(windows(), grids()), KEYS, st.integers(1, 3), st.sampled_from(["x", "i", ["k", "x"]]),
@@ -254,3 +269,21 @@ def test_differential_states_beside_sums(stream: hr.Stream, window: Any, key: st
 def test_differential_extremes_at_instants(stream: hr.Stream, key: str | None, n: int):
     extremes = {"low": hr.min("x"), "high": hr.max("x"), "first": hr.min("k"), "n": hr.count("i")}
     differential_reference(grouped(stream, key).window(hr.snapshot()).aggregate(**extremes).node, buckets=n)
+
+
+def lone_windows() -> st.SearchStrategy[Any]:
+    """Windows of which every event starts in one."""
+    return st.one_of(
+        windows().filter(lambda window: isinstance(window, Session)), st.builds(hr.tumbling, st.integers(1, 9))
+    )
+
+
+@given(streams(), lone_windows(), KEYS, buckets())
+def test_differential_events_with_columns_of_their_windows(stream: hr.Stream, window: Any, key: str | None, n: int):
+    out = grouped(stream, key).window(window).with_columns(many=hr.count(), s=hr.sum("i"), begin=hr.window_start())
+    differential_reference(out.node, buckets=n)
+    found = out.cht()
+    assert hr.same_history(found, out.history("duckdb").cht())
+    # Every event is there once, as it was.
+    own = stream.select(**{name: col(name) for name in ("k", "i", "x")}).cht()
+    assert hr.same_history(found.select(own.column_names), own)

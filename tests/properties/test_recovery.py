@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.strategies.ordered import long_streams
 from tests.strategies.paced import paced_streams
 from tests.strategies.plans import plans
 
+import headrace as hr
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
-from headrace.api.windows import tumbling
+from headrace.api.windows import session, tumbling
 from headrace.expr import col
 from headrace.host.local.run import Runner, batches_of
 from headrace.modules import IncrementalOperator
+from headrace.operators.per_window import choice
 from headrace.optimizer import optimize
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, cut
@@ -41,6 +45,10 @@ def run(line: Line, n: int, cuts: set[int]) -> list:
     if -1 in cuts:
         runner = restored(runner)
     runner.end()
+    return outputs(runner)
+
+
+def outputs(runner: Runner) -> list:
     batches = runner.done.results["out"].batches
     return [(sorted(map(repr, changes.to_table().to_pylist())), progress) for changes, progress in batches]
 
@@ -62,6 +70,41 @@ def outer(pair: tuple[Stream, ...]) -> dict[str, Stream]:
         "anti_join": left.anti_join(right, "k", where=col("i") >= col("i_right")),
         "clip": left.clip(right, "k"),
     }
+
+
+SESSIONS = st.builds(session, st.integers(1, 6))
+
+
+def in_sessions(stream: Stream, window: Any, *, final: bool) -> Line:
+    """Sums that add up, of sessions."""
+    out = stream.group_by("k").window(window).aggregate(n=hr.count(), s=hr.sum("i"), a=hr.avg("x"))
+    return cut(optimize([Output((out.final() if final else out).node, "out")]))
+
+
+@settings(max_examples=max(5, settings().max_examples // 3))
+@given(long_streams(max_events=14), SESSIONS, st.booleans(), buckets(), st.sets(st.integers(-1, 6)))
+def test_restored_sessions_continue(stream: Stream, window: Any, final: bool, n: int, cuts: set[int]):
+    line = in_sessions(stream, window, final=final)
+    assert run(line, n, cuts) == run(line, n, set())
+
+
+@settings(max_examples=max(5, settings().max_examples // 3))
+@given(long_streams(max_events=14), SESSIONS, st.booleans(), buckets(), st.integers(0, 6))
+def test_sessions_that_an_earlier_headrace_saved_continue(stream: Stream, window: Any, final: bool, n: int, at: int):
+    """It kept their events, as the general kernel does."""
+    line = in_sessions(stream, window, final=final)
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(choice, "keeps_sessions", lambda _: False)
+        runner = Runner(line, n, None)
+        feeds = {source.fingerprint: list(batches_of(source)) for source in line.sources}
+        length = max(map(len, feeds.values()))
+        for number in range(length):
+            if number == at:
+                earlier.undo()
+                runner = restored(runner)
+            runner.round({f: blocks[number] for f, blocks in feeds.items() if number < len(blocks)})
+        runner.end()
+    assert outputs(runner) == run(line, n, set())
 
 
 @settings(max_examples=max(5, settings().max_examples // 2))

@@ -97,12 +97,24 @@ def test_spans_tables_and_functions(agree: Agree, rows: hr.Stream):
     agree(ends.coalesce().join_table(table, "k", how="left").final())
 
 
+def test_event_times_and_lifetimes(agree: Agree, rows: hr.Stream):
+    times = rows.select("k", "x", a=hr.start(), b=hr.end()).where(col("a") != hr.end())
+    altered = times.alter_lifetime(start=hr.start() - 1, duration=col("a") + 1)
+    bounded = altered.alter_lifetime(start=hr.start() + 1, earliest=3).cap_duration(7)
+    agree(times.union(altered, bounded.chop(3, 1)))
+
+
 def test_joins(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")
     joined = left.join(right, "k", where=col("x") <= col("x_right")).select("k", x=col("x_right"))
     outer = left.left_join(right.select("k", y=col("x")), "k").select("k", x=col("y").coalesce(-1.0))
     agree(joined.union(outer, left.anti_join(right, "k"), left.clip(right, "k")))
+
+
+def test_cut_sessions(agree: Agree, rows: hr.Stream):
+    cut = rows.group_by("k").window(hr.session(9, longest=4))
+    agree(cut.aggregate(n=hr.count()).union(cut.with_columns(n=hr.count()).select("k", "n")))
 
 
 def test_joins_made_of_others(agree: Agree, rows: hr.Stream):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.api.checks import instants_may_meet
 from headrace.api.inputs import events
+from headrace.api.running import start
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping
 from headrace.expr import (
@@ -38,6 +39,7 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.times import end
 from headrace.plan.windows import Grid
 from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables
 
@@ -114,13 +116,24 @@ def aggregates(draw: st.DrawFn, below: Stream) -> Stream:
 @st.composite
 def spans(draw: st.DrawFn, below: Stream) -> Stream:
     """One operator without state."""
-    kinds = ["where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration"]
+    kinds = [
+        "where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration",
+        "event_times", "alter_lifetime", "chop",
+    ]  # fmt: skip
     kind = draw(st.sampled_from(kinds))
     number = draw(st.integers(-6, 6))
     if kind == "where":
         return below.where(draw(st.sampled_from(_PREDICATES)))
     if kind == "select":
         return below.select(**draw(st.sampled_from(_MAPS)))
+    if kind == "event_times":
+        moment = draw(st.sampled_from([start(), end()]))
+        return below.where(moment % 2 == 0) if number < 0 else below.select("k", i=moment, x=col("x"))
+    if kind == "alter_lifetime":
+        later = below.alter_lifetime(start=start() + number, end=end() + 1)
+        return later if number % 2 else below.alter_lifetime(duration=col("i") + 2)
+    if kind == "chop":
+        return below.cap_duration(9).chop(abs(number) + 1, number)
     if kind == "set_duration":
         return below.set_duration(abs(number) + 1)
     if kind == "cap_duration":

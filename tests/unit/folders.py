@@ -31,8 +31,8 @@ FOLDERS = (
     Folder(("compiled", "coding", "hashing"), "loops compiled to machine code; codes and hashes of columns"),
     Folder(("columnar", "pieces"), "helpers for Arrow and NumPy columns; writing bytes without a copy"),
     Folder(
-        ("deep", "cache", "entry_points"),
-        "recursion without Python's stack; the cache folder; what installed packages offer",
+        ("deep", "cache", "entry_points", "meter"),
+        "recursion without Python's stack; the cache folder; what installed packages offer; progress bars",
     ),
     Folder(("expr",), "immutable expression nodes, evaluation on Arrow, printing as Spark SQL and DuckDB SQL"),
     Folder(("patterns",), "shapes of patterns, their automata; conditions as numeric programs"),
@@ -68,6 +68,11 @@ FOLDERS = (
     ),
     Folder(("stages",), "cutting a plan into stages, running them on messages, egress", ignores=("store", "history")),
     Folder(("explain",), "descriptions of a query: its plan, its liveliness, its Spark job"),
+    Folder(
+        ("display",),
+        "how streams and answers look: timelines, HTML, texts",
+        ignores=("store", "segments", "trace", "adapters", "operators", "optimizer", "history", "stages", "explain"),
+    ),
     Folder(
         ("host",),
         "`driving`: the loop that plans, runs, commits and publishes batches; `local`, `spark`: where its tasks run; "

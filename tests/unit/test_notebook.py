@@ -25,7 +25,7 @@ def ipython(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     shell = shells.InteractiveShell()
     shell.history_manager.enabled = False
-    shell.run_line_magic("load_ext", "headrace.notebook")
+    shell.run_line_magic("load_ext", "headrace")
     shell.user_ns["ev"] = hr.events(EVENTS)
     yield shell
     shell.history_manager.end_session()

@@ -103,7 +103,7 @@ _PROGRESS = (
     ),
     Fault(
         "hopping windows promise their ends", "headrace.plan.windows", "Grid.cti",
-        "self.start_of(self.closed(time) + 1)", "self.start_of(self.closed(time)) + self.size",
+        "self.start_of(self.closed(time) + 1)", "self.end_of(self.closed(time))",
         "the end of the last closed window is the start of the next only where windows do not overlap",
     ),
     Fault(
@@ -176,17 +176,17 @@ _STAGES = (
 
 _GRIDS = (
     Fault(
-        "in the window that ends at its start", "headrace.plan.windows", "Grid.runs",
+        "in the window that ends at its start", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(le)", "np.ascontiguousarray(le - 1)",
         "an event that starts where a window ends is counted into it",
     ),
     Fault(
-        "in the window that starts at its end", "headrace.plan.windows", "Grid.runs",
+        "in the window that starts at its end", "headrace.plan.windows", "Hopping.runs",
         "np.ascontiguousarray(re)", "np.where(re == INFINITY, re, re + 1)",
         "an event that ends where a window starts is counted into it",
     ),
     Fault(
-        "windows close without their origin", "headrace.plan.windows", "Grid.closed",
+        "windows close without their origin", "headrace.plan.windows", "Hopping.closed",
         "time)) - self.origin - self.size", "time)) - self.size",
         "which window is the last that has ended is worked out as if windows began at zero",
     ),
@@ -235,7 +235,7 @@ _AGGREGATES = (
         "an event replaced by another within a batch leaves the count as it was, and its difference in sums is lost",
     ),
     Fault(
-        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout._sums",
+        "sums without weights", "headrace.operators.aggregate.accumulators", "Layout.coded_sums",
         "argument.sums(values, rows)", "argument.sums(values, CodedRows(codes, np.ones(len(codes), np.int64), size))",
         "what is taken back is added instead of subtracted",
     ),
@@ -268,9 +268,14 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
-        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
+        "session that ends one tick late", "headrace.operators.per_window.sessions", "SessionKernel._joined",
+        "rows.column(LATEST)), self.gap)", "rows.column(LATEST)), self.gap + 1)",
         "starts that are just a gap apart are one session, and ought to be two",
+    ),
+    Fault(
+        "sessions that never fall apart", "headrace.operators.per_window.sessions", "SessionKernel._replaced",
+        "<= 0]] = True", "<= 0]] = False",
+        "a session that loses its only event at some start still covers that start",
     ),
     Fault(
         "one more in a count window", "headrace.operators.per_window.divide", "_counts",

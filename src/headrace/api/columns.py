@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.api.checks import checked_expr, column_or_expr, row_expr
+from headrace.api.times import payloads
 from headrace.errors import PlanError, SchemaError, UnknownColumn
 from headrace.expr import Expr, col
 from headrace.expr.nodes import column_or_value
@@ -37,7 +38,7 @@ def selected(node: Node, columns: Sequence[Any], named: Mapping[str, Any]) -> No
             outputs.append((expr.name, expr))
     outputs += named_columns(named, "select")
     _refuse_twice(outputs, node.schema)
-    return Select(node, tuple(outputs))
+    return payloads(node, tuple(outputs))
 
 
 def with_columns(node: Node, exprs: Sequence[Any], named: Mapping[str, Any]) -> Node:
@@ -48,7 +49,7 @@ def with_columns(node: Node, exprs: Sequence[Any], named: Mapping[str, Any]) -> 
     if not new:
         raise PlanError("with_columns needs a column", given="none", allowed="expressions", instead=instead)
     _refuse_twice(new, node.schema)
-    return Select(node, tuple((dict(_all(node.schema)) | dict(new)).items()))
+    return payloads(node, tuple((dict(_all(node.schema)) | dict(new)).items()))
 
 
 def dropped(node: Node, names: Iterable[Any]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from headrace.api.checks import (
     checked_function,
@@ -14,9 +14,12 @@ from headrace.api.checks import (
     named_aggregates,
     node_of,
 )
+from headrace.api.each import check_one_window, with_answers
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
+from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
+from headrace.display.words import clipped
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
@@ -34,6 +37,7 @@ from headrace.plan.nodes import (
 )  # fmt: skip
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
+from headrace.plan.times import only
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
 from headrace.time import DurationLike
@@ -61,6 +65,9 @@ class Grouped:
                     instead="a function of the list: @hr.udf",
                 )
 
+    def __repr__(self) -> str:
+        return f"{_keys_text(self.keys)} of {self.stream!r}"
+
     def window(
         self,
         window: WindowKind,
@@ -82,6 +89,17 @@ class Grouped:
         policy = WindowPolicy(clipping, timestamping, on_error, verify, time_limit)
         checked = checked_window(window)
         return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
+
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> NoReturn:
+        """Refused: an aggregate over a whole stream has no answer before its end; write `window` or `over` first."""
+        outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
+        grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
+        raise PlanError(
+            "an aggregate over a stream without a window is blocking: its answer would never come",
+            given=f"{grouped}aggregate({outputs})",
+            allowed="aggregates over a window, or over(...), which answers for every event",
+            instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or window(hr.snapshot())",
+        )
 
     def over(
         self,
@@ -155,15 +173,38 @@ class Windowed:
     over: WindowKind
     policy: WindowPolicy = PLAIN_POLICY
 
+    def __repr__(self) -> str:
+        return f"Windows {self.over}, {self.grouped!r}"
+
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """One event for each group and window with events: the keys and the aggregates.
 
         A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
         """
-        outputs = named_aggregates(calls, named)
-        return _stream_of(
-            self.grouped, Aggregate(self.grouped.stream.node, self.grouped.keys, self.over, outputs, policy=self.policy)
-        )
+        keys = self.grouped.keys
+        calls_of, above = with_window_times([name for name, _ in keys], named_aggregates(calls, named))
+        node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
+        found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
+        return _stream_of(self.grouped, found if above is None else payloads(found, above))
+
+    def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """Every event with its own lifetime and columns, and with aggregates of the window that it starts in.
+
+        For windows that do not overlap: `window(hr.session("30 min")).with_columns(pages=hr.count(),
+        begin=hr.window_start())`. Keys that are no columns come first.
+        """
+        check_one_window(self.over)
+        names = [name for name, _ in named_aggregates(calls, named)]
+        keys = [name for name, _ in self.grouped.keys]
+        own = self.grouped.stream.schema.names
+
+        def one_group(group: Stream) -> Stream:
+            answers = replace(self, grouped=Grouped(group, ())).aggregate(*calls, **named)
+            return with_answers(group, answers, names)
+
+        found = self.grouped.apply(one_group) if keys else one_group(self.grouped.stream)
+        kept = [name for name in own if name not in names]
+        return found.select(*(name for name in keys if name not in own), *kept, *names)
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """The outputs of a user's operator for the events of each group and window.
@@ -220,13 +261,16 @@ class Framed:
     policy: WindowPolicy = PLAIN_POLICY
     active: bool = False
 
+    def __repr__(self) -> str:
+        return f"Frames {self.frame}, {self.grouped!r}"
+
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its columns, then aggregates of its frame."""
-        outputs = named_aggregates(calls, named)
-        node, keys = self.grouped.stream.node, self.grouped.keys
-        return _stream_of(
-            self.grouped, without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
-        )
+        below, keys = self.grouped.stream.node, self.grouped.keys
+        node, outputs = with_argument_times(below, named_aggregates(calls, named))
+        framed = without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
+        added = {*node.schema.names} - {*below.schema.names}
+        return _stream_of(self.grouped, only(framed, [name for name in framed.schema.names if name not in added]))
 
     def operate(self, module: Operator, *columns: str | Expr, **fields: str | Expr) -> Stream:
         """Every event with each output of a user's operator for its frame.
@@ -238,6 +282,10 @@ class Framed:
         names, policy = module.gives.names, self.policy
         fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
         return _stream_of(self.grouped, without_stamps(fold))
+
+
+def _keys_text(keys: tuple[tuple[str, Expr], ...]) -> str:
+    return clipped(f"groups by {', '.join(name for name, _ in keys)}", 80) if keys else "one group"
 
 
 def _stream_of(grouped: Grouped, node: Node) -> Stream:

@@ -9,6 +9,7 @@ query diverts as late are diverted here too, unless `late="include"`.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
+from headrace.display.words import columns_text, plan_text
 from headrace.errors import HistoryError, SinkError, nearest
 from headrace.history.dialect import dialect_of
 from headrace.history.duckdb import DuckDBHistory
@@ -26,6 +28,7 @@ from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
 from headrace.io.json_fields import check_fields
 from headrace.io.origins import check_frames
+from headrace.meter import Work, working
 from headrace.plan.nodes import Node, sources_of
 
 if TYPE_CHECKING:
@@ -57,6 +60,9 @@ class History:
         check_frames(self.node, named=False)
         _ = self._script  # a plan that cannot be translated raises here, and not after Spark has started
 
+    def __repr__(self) -> str:
+        return f"History on {self.engine} of {columns_text(self.node.schema)}\n  {plan_text(self.node)}"
+
     @cached_property
     def _script(self) -> HistoryScript:
         return translate(self.node, dialect_of(self.engine), late=self.late)
@@ -79,14 +85,15 @@ class History:
         return shown(self._ticks(), dates=self.node.dates, time_columns=names)
 
     def _ticks(self) -> pa.Table:
-        if self.engine == "spark":
-            return self._spark().cht(self.node, late=self.late)
-        self._check_fields()
-        duckdb = DuckDBHistory()
-        try:
-            return duckdb.cht(self.node, late=self.late)
-        finally:
-            duckdb.close()
+        with self._working():
+            if self.engine == "spark":
+                return self._spark().cht(self.node, late=self.late)
+            self._check_fields()
+            duckdb = DuckDBHistory()
+            try:
+                return duckdb.cht(self.node, late=self.late)
+            finally:
+                duckdb.close()
 
     def dataframe(self, *, time_columns: TimeColumns = LIFETIME) -> Any:
         """The history as a Spark data frame, which Spark computes when its rows are used.
@@ -102,7 +109,10 @@ class History:
 
     def write(self, directory: str | Path, *, time_columns: TimeColumns = LIFETIME) -> None:
         """Write the history as Parquet files into a new directory; on Spark the workers write."""
-        place, names = str(directory), checked_time_columns(time_columns)
+        with self._working():
+            self._write(str(directory), checked_time_columns(time_columns))
+
+    def _write(self, place: str, names: TimeColumns) -> None:
         if self.engine == "spark" and "://" in place:
             self._spark().write(self.node, place, "errorifexists", late=self.late, time_columns=names)
             return
@@ -116,6 +126,9 @@ class History:
     def _check_fields(self) -> None:
         for source in sources_of(self.node):
             check_fields(source)
+
+    def _working(self) -> AbstractContextManager[Work]:
+        return working(f"history on {self.engine}")
 
     def _spark(self) -> SparkHistory:
         self._check_fields()

@@ -114,7 +114,7 @@ def _idle(idle: DurationLike | None) -> int | None:
 
 def advance(
     delay: DurationLike, every: DurationLike = 1, late: LatePolicy = "divert", max_skew: DurationLike | None = None,
-    idle: DurationLike | None = None,
+    idle: DurationLike | None = None, per: str | None = None,
 ) -> Advance:  # fmt: skip
     """The CTI follows the highest LE seen at a distance of `delay`, in steps of `every`.
 
@@ -124,9 +124,13 @@ def advance(
 
     A source with partitions (Kafka) has the CTI of the partition that is farthest behind. `idle` is the time after
     which a partition without new rows no longer holds back the others; rows that it sends later may be late.
+
+    With `per`, each value of a column has its own highest LE, and the CTI follows the value that is farthest behind:
+    `hr.advance("5 s", per="sensor", idle="30 s")`. Here `idle` counts in the time of the data: a sensor that is 30 s
+    or more behind the farthest one no longer holds back the others.
     """
     skew = None if max_skew is None else duration(max_skew)
-    return Advance(late, duration(delay), duration(every), skew, idle=_idle(idle))
+    return Advance(late, duration(delay), duration(every), skew, idle=_idle(idle), per=per)
 
 
 def heartbeat(every: DurationLike = "1 s", delay: DurationLike = 0, late: LatePolicy = "divert") -> Heartbeat:
@@ -147,7 +151,7 @@ def events(
     batches: Sequence[int] = (),
     bad_rows: BadRowPolicy = "raise",
 ) -> Stream:
-    """A stream of physical events: a drawn table, a list of dicts, an Arrow table or a pandas frame.
+    """A stream of physical events: a drawn table, a list of dicts, an Arrow table, or a frame of pandas or Polars.
 
     `batches` is the number of rows of each batch. By default, late events and rows that are no events are errors.
     """
@@ -393,12 +397,20 @@ def stream_of(
             instead="a schema with another column, or another name for the column of the time",
         )
     policy = progress or _default_progress(lifetime)
-    if policy.idle is not None and not isinstance(origin, AdapterRead):
+    per = policy.per if isinstance(policy, Advance) else None
+    if per is not None and isinstance(origin, AdapterRead):
+        raise PlanError(
+            "the partitions of this source are channels already, so keys are not",
+            given=f"{origin}, progress {policy}",
+            allowed="per= for files, events and data frames",
+            instead="idle= alone, which excepts silent partitions",
+        )
+    if policy.idle is not None and per is None and not isinstance(origin, AdapterRead):
         raise PlanError(
             "idle= is for sources with partitions, of which one may be silent",
             given=f"{origin}, progress {policy}",
-            allowed="sources that adapters read, such as read_kafka",
-            instead="hr.heartbeat(...), whose CTI follows the clock when the input is idle",
+            allowed="sources that adapters read, such as read_kafka; or per= a column",
+            instead="per='sensor' beside it, or hr.heartbeat(...), whose CTI follows the clock when the input is idle",
         )
     source = Source(origin, columns, lifetime, policy, bad_rows, dated=dated)
     if isinstance(lifetime, Arrival):  # the column of the arrival is read only where a query uses it

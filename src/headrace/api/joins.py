@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any, Literal
 
 from headrace.api.checks import row_expr
+from headrace.api.times import joined, payloads
 from headrace.errors import PlanError, nearest
 from headrace.expr import Call, Column, Expr, col, lit
 from headrace.expr.signatures import common
@@ -37,9 +38,9 @@ def join_node(left: Node, right: Node, on: Any, where: Expr | None, how: Any) ->
     if how not in _KINDS:
         close = nearest(str(how), _KINDS) or "inner"
         raise PlanError("there is no such join", given=how, allowed=", ".join(_KINDS), instead=f"how={close!r}")
-    left, right, keys, hidden = _keyed(left, right, _key_pairs(on))
-    joined = _Joined(Join(left, right, keys, where))
-    return _without(getattr(joined, how)(), hidden)
+    parts = joined(left, right, _key_pairs(on), where)
+    left, right, keys, hidden = _keyed(parts.left, parts.right, parts.on)
+    return _without(getattr(_Joined(Join(left, right, keys, parts.where)), how)(), (*hidden, *parts.hidden))
 
 
 def clip_node(node: Node, by: Node, on: Any) -> Node:
@@ -206,7 +207,7 @@ def _check_types(ours: Expr, theirs: Expr, left: Node, right: Node) -> None:
 
 
 def _beside(node: Node, more: list[tuple[str, Expr]]) -> Node:
-    return Select(node, (*((name, col(name)) for name in node.schema.names), *more))
+    return payloads(node, (*((name, col(name)) for name in node.schema.names), *more))
 
 
 def _without(node: Node, hidden: tuple[str, ...]) -> Node:

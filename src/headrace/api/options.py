@@ -17,8 +17,8 @@ from headrace.plan.windows import Clipping, Timestamping
 from headrace.time import DurationLike, TimeLike
 
 __all__ = [
-    "Consistency", "GeneratorOptions", "Host", "OverOptions", "RunOptions", "StartOptions", "StreamRunOptions",
-    "StreamStartOptions", "WindowOptions", "shows_options",
+    "Consistency", "GeneratorOptions", "Host", "OverOptions", "PlotOptions", "RunOptions", "StartOptions",
+    "StreamPlotOptions", "StreamRunOptions", "StreamStartOptions", "WindowOptions", "shows_options",
 ]  # fmt: skip
 
 Host = Literal["local", "spark"]
@@ -88,6 +88,25 @@ class StreamRunOptions(RunOptions, total=False):
     """`"spark"`, or `"local"` for this process. Default: the script's `SET host`, else `"local"`."""
     consistency: Consistency
     """`"final"` lets only out what nothing can change any more. Default: `"speculative"`."""
+
+
+class PlotOptions(TypedDict, total=False):
+    """How a timeline looks."""
+
+    start: TimeLike | None
+    """The first time to draw. Default: the first start of an event."""
+    end: TimeLike | None
+    """Where the picture ends. Default: after the last end of an event."""
+    rows: int
+    """The most rows of events. Default: 40."""
+    width: int
+    """The width in pixels. Default: 900."""
+    title: str
+    """The title."""
+
+
+class StreamPlotOptions(PlotOptions, StreamRunOptions, total=False):
+    """Options of the timeline of a stream: how it looks, and how the stream runs."""
 
 
 class OverOptions(TypedDict, total=False):

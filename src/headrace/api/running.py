@@ -9,17 +9,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from inspect import currentframe
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.checks import HasNode, checked_options, checked_pairs, checked_sinks, checked_streams, options_of
-from headrace.api.options import Consistency, Host, RunOptions, StartOptions, shows_options
+from headrace.api.options import Consistency, Host, PlotOptions, RunOptions, StartOptions, shows_options
 from headrace.border import LIFETIME, TimeColumns, shown
+from headrace.display.timeline import Timeline
+from headrace.display.words import clipped, counted
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
+from headrace.expr import Expr
+from headrace.expr.times import EventTime, Side
 from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
@@ -30,11 +35,11 @@ from headrace.host.result import FinishedRun, Result
 from headrace.io.adapter import SinkAdapter
 from headrace.io.console import show_table
 from headrace.io.origins import AdapterRead, SparkRead, check_frames
-from headrace.io.sinks import Sink
+from headrace.io.sinks import Console, Sink
+from headrace.meter import working
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
-from headrace.time import NEG_INFINITY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +50,7 @@ CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
 #: The prefix of the outputs of diverted rows; a user may name an output "diverted".
 DIVERTED = "(diverted)"
+_SHOWN = 3  # outputs in a notebook
 
 
 @dataclass
@@ -58,12 +64,24 @@ class Run:
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        names = ", ".join(name for name in self.results if not name.startswith(DIVERTED))
-        return f"Run of {names or 'nothing'}: {self.losses() or 'every row was used'}"
+        names = clipped(", ".join(self._named()), 60) or "nothing"
+        first, *others = self.losses().splitlines() or ["every row was used"]
+        more = f"; and {counted(len(others), 'source')} more" if others else ""
+        return f"Run of {names}: {clipped(first, 300)}{more}"
+
+    def _repr_html_(self) -> str:
+        shown = [f"<p><b>{escape(name)}</b></p>\n{result._repr_html_()}" for name, result in self._named().items()]
+        more = f"<p>and {counted(len(shown) - _SHOWN, 'output')} more</p>" if len(shown) > _SHOWN else ""
+        losses = f"<p>{escape(self.losses())}</p>" if self.lost else ""
+        return f"<p>{escape(repr(self))}</p>\n" + "\n".join(shown[:_SHOWN]) + more + losses
+
+    def _named(self) -> dict[str, Result]:
+        """The outputs, without those of diverted rows."""
+        return {name: result for name, result in self.results.items() if not name.startswith(DIVERTED)}
 
     def _result(self, name: str | None) -> Result:
         if name is None:
-            name = next(n for n in self.results if not n.startswith(DIVERTED))
+            name = next(iter(self._named()))
         if name not in self.results:
             raise PlanError("there is no such output", given=name, allowed=", ".join(self.results))
         return self.results[name]
@@ -91,8 +109,12 @@ class Run:
 
     def cti(self, name: str | None = None) -> int:
         """The last promise of an output, in ticks."""
-        batches = self._result(name).batches
-        return batches[-1][1].cti if batches else NEG_INFINITY
+        return self._result(name).cti
+
+    @shows_options(PlotOptions)
+    def plot(self, by: str | Sequence[str] = (), *, name: str | None = None, **look: Unpack[PlotOptions]) -> Timeline:
+        """A timeline of an output, by default of the first; see `Stream.plot`."""
+        return self._result(name).plot(by, **look)
 
     def diverted(self) -> pa.Table:
         """The rows that were not used, with their source, the reason, and the file and line where known."""
@@ -184,6 +206,11 @@ def run_quietly(
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
     checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
+    with working(f"live on {host}", quiet=any(isinstance(sink, Console) for sink in checked.values())):
+        return _run(nodes, host, checked, options)
+
+
+def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], options: RunOptions) -> Run:
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]
@@ -229,15 +256,29 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
     return done
 
 
-@shows_options(StartOptions)
+@overload
+def start(*, of: Side = "left") -> Expr: ...
+@overload
 def start(
     pairs: Sequence[tuple[Node | HasNode, Any]],
     *,
     host: Host = "spark",
     consistency: Consistency = "speculative",
     **options: Unpack[StartOptions],
-) -> Query:
-    """Run streams, each into its sink, as one query, until stopped.
+) -> Query: ...
+@shows_options(StartOptions)
+def start(
+    pairs: Any = None,
+    *,
+    of: Side = "left",
+    host: Host = "spark",
+    consistency: Consistency = "speculative",
+    **options: Unpack[StartOptions],
+) -> Query | Expr:
+    """Run streams, each into its sink, as one query, until stopped. Without streams: the start of an event.
+
+    `hr.start()` is an expression, like `hr.end()`: the start of an event, a DATETIME where times are dates, else a
+    LONG. In the condition of a join, `hr.start(of="right")` is that of the other stream's event.
 
     `host` is `"spark"`, or `"local"` for this process, which needs no Java and reads no sources of Spark. Both take the
     options `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name` and `max_trips` (the most trips of a loop
@@ -245,6 +286,8 @@ def start(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
+    if pairs is None and not options:
+        return EventTime("start", of)
     plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))

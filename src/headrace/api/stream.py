@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 import pyarrow as pa
 
+from headrace.api import times
 from headrace.api.checks import (
     checked_expr,
     column_or_expr,
     named_exprs,
     node_of,
     refuse_instants,
+    row_expr,
 )
 from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, clip_node, join_node, table_join_node
-from headrace.api.options import OverOptions, StreamRunOptions, StreamStartOptions, WindowOptions, shows_options
+from headrace.api.options import (
+    OverOptions,
+    StreamPlotOptions,
+    StreamRunOptions,
+    StreamStartOptions,
+    WindowOptions,
+    shows_options,
+)
+from headrace.api.plotting import plot
 from headrace.api.running import Run, outputs_of, run, start
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
+from headrace.display.html import html_stream
+from headrace.display.timeline import Timeline
+from headrace.display.words import columns_text, plan_text
 from headrace.errors import PlanError
 from headrace.explain.steps import explain
 from headrace.expr import Expr, Value
@@ -31,6 +44,7 @@ from headrace.io.tables import table_of
 from headrace.patterns import Pattern
 from headrace.plan.nodes import (
     CapDuration,
+    Chop,
     Coalesce,
     Extend,
     Final,
@@ -40,14 +54,13 @@ from headrace.plan.nodes import (
     SetDuration,
     Shift,
     Union,
-    Where,
     diverted_streams,
 )  # fmt: skip
 from headrace.plan.pattern import Rows
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
 from headrace.schema import SchemaLike
-from headrace.time import DurationLike, duration
+from headrace.time import DurationLike, TimeLike, duration, ticks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +77,12 @@ class Stream:
 
     node: Node
 
+    def __repr__(self) -> str:
+        return f"Stream of {columns_text(self.node.schema)}\n  {plan_text(self.node)}"
+
+    def _repr_html_(self) -> str:
+        return html_stream(self.node)
+
     @property
     def schema(self) -> Any:
         """The columns of the payload."""
@@ -76,7 +95,7 @@ class Stream:
 
     def where(self, predicate: Expr) -> Stream:
         """Keep the events for which the predicate is true."""
-        return Stream(Where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
+        return Stream(times.where(self.node, checked_expr(predicate, "where", f"where(col({self._example}) == ...)")))
 
     def select(self, *columns: str | Expr, **named: Value) -> Stream:
         """Compute new payloads: columns by name, `"*"` for all of them, expressions, or `name=expression`.
@@ -104,9 +123,35 @@ class Stream:
         """Move lifetimes by a duration."""
         return Stream(Shift(self.node, duration(by)))
 
-    def set_duration(self, to: DurationLike) -> Stream:
-        """Let every event last `to` from its start."""
+    def set_duration(self, to: DurationLike | Expr) -> Stream:
+        """Let every event last `to` from its start: a duration, or an expression in ticks (null: it never ends)."""
+        if isinstance(to, Expr):
+            return self.alter_lifetime(duration=row_expr(to, "set_duration"))
         return Stream(SetDuration(self.node, duration(to)))
+
+    def alter_lifetime(
+        self,
+        *,
+        start: Expr | str | None = None,
+        end: Expr | str | None = None,
+        duration: DurationLike | Expr | None = None,
+        earliest: DurationLike | None = None,
+    ) -> Stream:
+        """Give each event another start, and another end or duration: expressions over its columns and its own times.
+
+        What is left out stays. A null end or duration means that the event never ends; an event with a null start, or
+        whose end is not after its start, is dropped. `start` is `hr.start()` or `hr.end()` moved by a constant, or the
+        `greatest` of one of these and anything; or any expression, with `earliest`: no new start may be more than that
+        before the old one. An event that breaks this promise stops the query.
+        """
+        return Stream(times.altered(self.node, start, end, duration, earliest))
+
+    def chop(self, every: DurationLike, origin: TimeLike = 0) -> Stream:
+        """Cut lifetimes at every multiple of `every`, counted from `origin`: an event for each piece.
+
+        An event that never ends would give endlessly many pieces, which is an error: `cap_duration` first.
+        """
+        return Stream(Chop(self.node, duration(every), ticks(origin)))
 
     def extend(self, by: DurationLike) -> Stream:
         """Move the ends of lifetimes by a duration; a negative one shortens them."""
@@ -206,9 +251,9 @@ class Stream:
     ) -> Stream:
         """Pairs of an event and a table's row with equal keys: the payloads side by side, with the event's lifetime.
 
-        `table` is an Arrow table, a pandas frame, or a path to Parquet, CSV, JSON or Arrow files; without `schema` its
-        columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null key matches
-        nothing. Names are those of `join`; keys of this stream may be expressions.
+        `table` is an Arrow table, a frame of pandas or Polars, or a path to Parquet, CSV, JSON or Arrow files; without
+        `schema` its columns are inferred. With `how="left"` an event without a matching row stays, with nulls; a null
+        key matches nothing. Names are those of `join`; keys of this stream may be expressions.
 
         The table is read once, when the query starts, and is part of the query: a checkpoint with another content is
         refused. A table that changes is a stream: `join` or `left_join` it, read with a lifetime such as
@@ -230,12 +275,18 @@ class Stream:
         """Divide the stream into groups of events with equal keys."""
         instead = f"group_by({self._example})"
         found = [column_or_expr(key, "group_by", instead) for key in keys]
-        return Grouped(self, (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead)))
+        exprs = (*((key.name, key) for key in found), *named_exprs(named, "group_by", instead))
+        node, columns = times.grouped(self.node, exprs)
+        return Grouped(Stream(node), columns)
 
     @shows_options(WindowOptions)
     def window(self, window: WindowKind, **policy: Unpack[WindowOptions]) -> Windowed:
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
+
+    def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
+        """Refused: see `Grouped.aggregate`."""
+        Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(
@@ -292,6 +343,19 @@ class Stream:
     def show(self, n: int = 20, **options: Unpack[StreamRunOptions]) -> None:
         """Run bounded inputs to their end and print the first `n` rows of the history."""
         self.run(**options).show(n)
+
+    @shows_options(StreamPlotOptions)
+    def plot(self, by: str | Sequence[str] = (), **options: Unpack[StreamPlotOptions]) -> Timeline:
+        """Run bounded inputs to their end and draw a timeline: the lifetimes of events, and their corrections.
+
+        Notebooks show it, and `.save("out.svg")` writes it. `by` names columns: their values divide the picture into
+        groups of one colour. What a correction has made untrue is dashed or struck out. The vertical line is the last
+        CTI before the end of the input.
+
+        Without `batch_rows`, the input arrives in up to 200 batches, a small one row by row, so that corrections show.
+        A picture shows at most `rows` rows, from `start` to `end`, and says how many events it leaves out.
+        """
+        return plot(self.node, by, **options)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, as_expr
+from headrace.plan.calendar import calendar, calendar_span, zone_rules
 from headrace.plan.ordered import By, Delta, Fixed, Frame, Landmark, Slides, Tick, Time, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot
+from headrace.plan.windows import Count, Grid, Hopping, Session, Snapshot
 from headrace.schema import ARRIVAL
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
@@ -31,14 +34,58 @@ Extent = int | str | timedelta | Tuples | Time | By | ArrivalSpan
 Slide = int | str | timedelta | Tuples | Time | ArrivalSpan
 
 
-def tumbling(size: DurationLike, origin: TimeLike = 0) -> Grid:
-    """Windows of one size, without gaps or overlaps."""
-    return Grid(duration(size), duration(size), ticks(origin))
+def tumbling(size: DurationLike, origin: TimeLike | None = None, *, zone: str | None = None) -> Grid:
+    """Windows of one size, without gaps or overlaps.
+
+    `size` is a duration, or a part of the calendar: months, quarters and years always are, days and weeks are if a
+    `zone` is given (see `hopping`).
+    """
+    return hopping(size, size, origin, zone=zone)
 
 
-def hopping(size: DurationLike, every: DurationLike, origin: TimeLike = 0) -> Grid:
-    """Windows of one size, one every `every`; they overlap if that is smaller than `size`, and leave gaps if larger."""
-    return Grid(duration(size), duration(every), ticks(origin))
+def hopping(
+    size: DurationLike, every: DurationLike, origin: TimeLike | None = None, *, zone: str | None = None
+) -> Grid:
+    """Windows of one size, one every `every`; they overlap if that is smaller than `size`, and leave gaps if larger.
+
+    `"1 month"`, `"2 quarters"` or `"1 year"` is a part of the calendar, and so are days and weeks if there is a `zone`,
+    such as `"Europe/Berlin"`: windows then begin at midnight there, and a day may have 23 or 25 hours. Without a zone,
+    months are those of UTC. Weeks begin on Monday, years with January. `origin` is a time at which a window begins,
+    in the zone if it has none of its own: `"2024-04-01"` for years that begin in April, `"2024-01-01T06:00"` for days
+    that begin at six; without a calendar, windows are counted from the start of 1970 (UTC).
+    """
+    calendar_size, hop = calendar_span(size), calendar_span(every)
+    if zone is None and not any(span is not None and span.unit == "month" for span in (calendar_size, hop)):
+        return Hopping(duration(size), duration(every), 0 if origin is None else ticks(origin))
+    if calendar_size is None or hop is None or calendar_size.unit != hop.unit:
+        text = str(size) if size == every else f"{size}, every {every}"
+        raise PlanError(
+            "the size and the hop of calendar windows are both days or weeks, or both months, quarters or years",
+            given=text if zone is None else f"{text}, in the zone {zone}",
+            allowed="'1 day' every '1 day', '1 week' every '1 day', '1 year' every '1 month'",
+            instead="hopping('4 weeks', every='1 week', zone='UTC'); for hours and shorter, no zone",
+        )
+    zone = zone or "UTC"
+    zone_rules(zone)  # refuses unknown ones
+    return calendar(calendar_size, hop, zone, None if origin is None else _local(origin, zone))
+
+
+def _local(origin: TimeLike, zone: str) -> datetime:
+    """A time on the clocks of a zone; one with an offset of its own is converted."""
+    if isinstance(origin, str) and not origin.strip().lstrip("+-").isdigit():
+        with suppress(ValueError):
+            origin = datetime.fromisoformat(origin.strip())
+    if isinstance(origin, datetime) and origin.tzinfo is None:
+        return origin
+    time = origin if isinstance(origin, datetime) else datetime(1970, 1, 1, tzinfo=UTC) + _since_1970(origin)
+    return time.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+
+
+def _since_1970(origin: int | str) -> timedelta:
+    try:
+        return timedelta(microseconds=ticks(origin))
+    except OverflowError:
+        raise PlanError("a calendar window's origin must be a date", given=origin, instead="'2024-01-01'") from None
 
 
 def snapshot() -> Snapshot:
@@ -56,9 +103,12 @@ def count_by_end(n: int) -> Count:
     return Count(n, "end")
 
 
-def session(gap: DurationLike) -> Session:
-    """Runs of events that start less than `gap` apart; a window ends `gap` after the last start."""
-    return Session(duration(gap))
+def session(gap: DurationLike, longest: DurationLike | None = None) -> Session:
+    """Runs of events that start less than `gap` apart; a window ends `gap` after the last start.
+
+    `longest` cuts runs: a session ends at the latest so long after its first start, and the next event begins another.
+    """
+    return Session(duration(gap), None if longest is None else duration(longest))
 
 
 # --- windows of tuples ------------------------------------------------------------------------------------------------
@@ -95,7 +145,7 @@ def sliding(
     plain = tick == "tuple" and window.origin is not None
     if plain and isinstance(measure, Time) and isinstance(trigger, Time):
         assert window.origin is not None
-        return Grid(measure.ticks, trigger.ticks, (window.origin - measure.ticks) % trigger.ticks)
+        return Hopping(measure.ticks, trigger.ticks, (window.origin - measure.ticks) % trigger.ticks)
     return window
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import checkpoint, demo, doctor, explain, module, run, sql, verify, version
+from headrace.cli import checkpoint, demo, doctor, explain, module, plot, run, sql, verify, version
 from headrace.errors import HeadraceError
 
 __all__ = ["app", "main"]
@@ -31,6 +31,7 @@ app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)
 app.command("explain")(explain.command)
 app.add_typer(module.app, name="module")
+app.command("plot")(plot.command)
 app.command("run")(run.command)
 app.command("sql")(sql.command)
 app.command("verify")(verify.command)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.loading import find_stream
 from headrace.errors import IntentError
+from headrace.meter import working
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
@@ -77,8 +79,8 @@ def command(
         return
     declared = {"shape": shape, "order": order}
     shares = _shares(target, intent or [], declared, seed, seeds, jobs, failures)
-    with _Bar(console, seeds) as bar:
-        report = run_shares(shares, jobs, bar.update_from, load_stream)
+    with _telling(console, seeds) as tell:
+        report = run_shares(shares, jobs, tell, load_stream)
     if spark:
         shares = _shares(target, intent or [], declared, seed, spark, 1, failures)
         report.add(_on_spark(shares, spark, console))
@@ -110,7 +112,7 @@ def _own_data(stream: Stream, console: Console, shape: str, order: str) -> None:
     """Compare the live answer over the query's own inputs with the history's."""
     from headrace.testing.verify.own_data import verify_own_data
 
-    with console.status("its own data, live and as history"):
+    with working("its own data, live and as history"):
         rows = verify_own_data(stream.node, shape=shape, order=order)  # type: ignore[arg-type]
     console.print(
         Text("its own data: not checked, since its inputs do not end here or late rows are not stored", style="dim")
@@ -134,39 +136,27 @@ def _repeated(target: str, intents: list[str], case: str) -> CaseShare:
 def _on_spark(shares: list[CaseShare], cases: int, console: Console) -> VerificationReport:
     from headrace.testing.verify.on_spark import verify_on_spark
 
-    with _Bar(console, cases, "on Spark") as bar:
+    with _telling(console, cases, "on Spark") as tell:
         cases_to_run = (case for share in shares for case in share.make(load_stream))
-        return verify_on_spark(cases_to_run, tell=bar.update_from)
+        return verify_on_spark(cases_to_run, tell=tell)
 
 
-class _Bar:
+@contextmanager
+def _telling(console: Console, cases: int, what: str = "cases") -> Iterator[Callable[[VerificationReport], None]]:
     """Show the progress of a run: a bar on a terminal, a text line for every tenth elsewhere."""
+    tenths = 0
 
-    def __init__(self, console: Console, cases: int, what: str = "cases") -> None:
-        self.console, self.cases, self.what, self.tenths = console, cases, what, 0
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal)
-        self.task = self.progress.add_task(what, total=cases)
+    def tell(report: VerificationReport) -> None:
+        nonlocal tenths
+        work.cases = report.cases
+        tenth = report.cases * _TENTHS // max(cases, 1)
+        if not console.is_terminal and tenth > tenths:
+            tenths = tenth
+            console.print(f"{report.cases} of {cases} {what}, {len(report.failures)} failed")
 
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def update_from(self, report: VerificationReport) -> None:
-        self.progress.update(self.task, completed=report.cases)
-        tenth = report.cases * _TENTHS // max(self.cases, 1)
-        if not self.console.is_terminal and tenth > self.tenths:
-            self.tenths = tenth
-            self.console.print(f"{report.cases} of {self.cases} {self.what}, {len(report.failures)} failed")
+    with working(f"verify {what}") as work:
+        work.total_cases = cases
+        yield tell
 
 
 def _finish(report: VerificationReport, console: Console, *, as_json: bool) -> None:

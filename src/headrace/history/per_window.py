@@ -26,11 +26,7 @@ def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
     exprs = "".join(f", {t.over(expr, below)} AS {key}" for key, (_, expr) in zip(keys, node.keys, strict=True))
     high = t.highs[node.input.fingerprint]
     keyed = f"keyed AS (\n  SELECT {t.all(below)}{exprs} FROM {below.name}\n)"
-    windows = (
-        ordered.content(t, node, keys, high)
-        if isinstance(node.window, Ordered)
-        else content(node, keys, high, t.dialect)
-    )
+    windows = ordered.content(t, node, keys, high) if isinstance(node.window, Ordered) else content(t, node, keys, high)
     return keys, f"{keyed}, {windows}"
 
 

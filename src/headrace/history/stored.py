@@ -15,7 +15,8 @@ from headrace.io.adapter import ReadRange
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, HostRead
-from headrace.io.reading import read_columns, read_listed, read_range
+from headrace.io.reading import read_columns, read_counted, read_range
+from headrace.meter import current
 from headrace.plan.nodes import Source
 
 __all__ = ["at_rest", "file_rows", "range_rows", "stored_ranges", "stored_rows"]
@@ -68,7 +69,7 @@ def stored_rows(source: Source) -> pa.Table:
 def file_rows(source: Source, number: int, file: ListedFile) -> Iterator[pa.Table]:
     """The rows of one file; unreadable ones are skipped, or raise an error if the source's policy says so."""
     start = 0
-    for block in read_listed(source, file):
+    for block in read_counted(source, file, current()):
         _check(source, block)
         yield _placed(block.table, number, np.arange(start, start + block.table.num_rows))
         start += block.table.num_rows

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.errors import HistoryError
-from headrace.history import fold, pattern, recurse
+from headrace.history import fold, lifetimes, pattern, recurse
 from headrace.history import join as joins
 from headrace.history import per_window as windowed
 from headrace.history import span as spans
@@ -31,19 +31,23 @@ from headrace.history.translation import Translation
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
+    AlterLifetime,
     CapDuration,
+    Chop,
     Clip,
     Coalesce,
     Combine,
     Contents,
     Diverted,
     EdgeLifetimes,
+    EventTimes,
     Extend,
     Failures,
     Final,
     Fold,
     GroupApply,
     GroupInput,
+    HeldEventTimes,
     Join,
     LoopEnd,
     LoopInput,
@@ -76,15 +80,19 @@ __all__ = ["TRANSLATIONS", "UNTRANSLATED", "translate"]
 TRANSLATIONS: Mapping[type[Node], Callable[[Translation, Any], None]] = {
     Admit: spans.same,
     Aggregate: windowed.aggregate,
+    AlterLifetime: lifetimes.alter_lifetime,
     CapDuration: spans.cap_duration,
+    Chop: lifetimes.chop,
     Clip: joins.clip,
     Coalesce: spans.coalesce,
     Contents: windowed.contents,
     EdgeLifetimes: spans.edge,
+    EventTimes: lifetimes.event_times,
     Extend: spans.extend,
     Final: spans.same,
     Fold: fold.fold,
     GroupApply: spans.same,
+    HeldEventTimes: lifetimes.event_times,
     Join: joins.join,
     Match: pattern.match,
     Operate: windowed.operate,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.expr import Expr
 from headrace.expr.nodes import Column
 from headrace.history.dialect import Dialect
+from headrace.history.grid import grid_sql
 from headrace.history.inputs import Late
 from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript, HistoryStatement
 from headrace.plan.nodes import Node, PerWindow, Shift
@@ -52,9 +53,7 @@ class Translation:
         """The highest time of a node's complete output, as SQL; null where there is none."""
         below = [self.highs[child.fingerprint] for child in node.inputs]
         if isinstance(node, PerWindow) and isinstance(node.window, Grid):
-            grid = node.window
-            closed = self.dialect.floor(f"{below[0]} - ({grid.origin + grid.size})", grid.hop)
-            return f"({grid.origin} + ({closed}) * {grid.hop})"
+            return grid_sql(self, node.window).last_closed(below[0])
         if isinstance(node, Shift):
             return f"({below[0]} + ({node.by}))"
         return f"greatest({', '.join(dict.fromkeys(below))})" if len(set(below)) > 1 else below[0]

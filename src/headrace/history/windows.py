@@ -9,8 +9,13 @@ Each kind of window is a query that gives, for every event and every window it b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from headrace.history.dialect import Dialect
+import pyarrow as pa
+
+from headrace.history.grid import grid_sql
+from headrace.history.script import HistoryFunction
+from headrace.history.translation import Translation
 from headrace.plan.nodes import PerWindow
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.time import INFINITY
@@ -18,20 +23,20 @@ from headrace.time import INFINITY
 __all__ = ["content"]
 
 
-def content(node: PerWindow, keys: Sequence[str], high: str, dialect: Dialect) -> str:
+def content(t: Translation, node: PerWindow, keys: Sequence[str], high: str) -> str:
     """Common table expressions over `keyed` (the events and their keys) up to `content`.
 
     `high` is the highest time that the input has reached, as SQL (m of rule 5.3, when everything has come).
     """
     window = node.window
     if isinstance(window, Grid):
-        return _grid(window, keys, high, dialect, begun=node.timestamping == "time_bound")
+        return _grid(t, window, keys, high, begun=node.timestamping == "time_bound")
     if isinstance(window, Snapshot):
         return _snapshot(keys)
     if isinstance(window, Count):
         return _count(window, keys)
     assert isinstance(window, Session)
-    return _session(window, keys)
+    return _session(window, keys) if window.longest is None else _cut_session(t, window, keys)
 
 
 def _partition(keys: Sequence[str]) -> str:
@@ -42,10 +47,8 @@ def _same_keys(keys: Sequence[str]) -> str:
     return "".join(f"e.{key} IS NOT DISTINCT FROM w.{key} AND " for key in keys)
 
 
-def _grid(window: Grid, keys: Sequence[str], high: str, dialect: Dialect, *, begun: bool) -> str:
-    size, hop, origin = window.size, window.hop, window.origin
-    first = f"{dialect.floor(f'le - ({origin + size})', hop)} + 1"
-    last = dialect.floor(f"__until - 1 - ({origin})", hop)
+def _grid(t: Translation, window: Grid, keys: Sequence[str], high: str, *, begun: bool) -> str:
+    dialect, number = t.dialect, grid_sql(t, window)
     seen = f"__wle <= {high}" if begun else f"__wre <= {high}"
     reach = f"{high} + 1" if begun else high
     group = _partition(keys)
@@ -55,13 +58,13 @@ def _grid(window: Grid, keys: Sequence[str], high: str, dialect: Dialect, *, beg
   FROM keyed
 ), numbered AS (
   -- An event that never ends belongs to windows up to the last finite end of its group, or as far as time was seen.
-  SELECT *, {first} AS __first, {last} AS __last
+  SELECT *, {number.first("le")} AS __first, {number.last("__until")} AS __last
   FROM (SELECT *, least(re, greatest(__finite, {reach})) AS __until FROM bounded) untils
 ), spread AS (
   SELECT *, {dialect.explode}({dialect.series}(__first, __last)) AS __number FROM numbered WHERE __first <= __last
 ), content AS (
   SELECT * FROM (
-    SELECT *, {origin} + __number * {hop} AS __wle, {origin + size} + __number * {hop} AS __wre FROM spread
+    SELECT *, {number.start("__number")} AS __wle, {number.end("__number")} AS __wre FROM spread
   ) windows
   WHERE __wle < __finite OR {seen}
 )"""
@@ -105,3 +108,43 @@ def _session(window: Session, keys: Sequence[str]) -> str:
   SELECT *, min(le) OVER (PARTITION BY {runs}) AS __wle, max(le) OVER (PARTITION BY {runs}) + {window.gap} AS __wre
   FROM runs
 )"""
+
+
+def _cut_session(t: Translation, window: Session, keys: Sequence[str]) -> str:
+    """Sessions of a greatest length: where one begins depends on all before it, so a function divides the starts."""
+    by, dialect = "".join(f"{key}, " for key in keys), t.dialect
+    function = t.function(lambda name: _sessions_function(name, window))
+    grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
+    return f"""gathered AS (
+  SELECT {by}{dialect.gather}(le) AS __starts FROM keyed {grouped}
+), divided AS (
+  SELECT {by}{dialect.explode}({function}(__starts)) AS __session FROM gathered
+), content AS (
+  SELECT e.*, w.__session.begins AS __wle, w.__session.ends AS __wre
+  FROM keyed e JOIN divided w ON {_same_keys(keys)}e.le = w.__session.at
+)"""
+
+
+def _sessions_function(name: str, window: Session) -> HistoryFunction:
+    """The session of each start of a group."""
+    gives = pa.list_(pa.struct([("at", pa.int64()), ("begins", pa.int64()), ("ends", pa.int64())]))
+
+    def call(lists: Any) -> pa.Array:
+        return pa.array([_sessions(sorted(set(starts or ())), window) for starts in lists.to_pylist()], gives)
+
+    return HistoryFunction(name, (pa.list_(pa.int64()),), gives, call)
+
+
+def _sessions(starts: Sequence[int], window: Session) -> list[dict[str, int]]:
+    assert window.longest is not None
+    sessions: list[list[int]] = []
+    for start in starts:
+        if sessions and start - sessions[-1][-1] < window.gap and start - sessions[-1][0] < window.longest:
+            sessions[-1].append(start)
+        else:
+            sessions.append([start])
+    return [
+        {"at": start, "begins": one[0], "ends": min(one[-1] + window.gap, one[0] + window.longest)}
+        for one in sessions
+        for start in one
+    ]

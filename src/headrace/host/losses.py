@@ -11,6 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.display.words import counted
+
 __all__ = ["LOG", "Losses", "describe_losses", "lost"]
 
 #: The logger of this package. Users decide what it shows.
@@ -69,19 +71,15 @@ def describe_losses(counts: Counts, examples: Examples, read: Collection[str] = 
 
 def _line(source: str, counts: Mapping[str, int], example: Mapping[str, Any] | None) -> str:
     if "rows" not in counts:
-        return f"{source}: {_count(lost(counts), 'answer')} left out, because the module failed" + _example(example)
+        return f"{source}: {counted(lost(counts), 'answer')} left out, because the module failed" + _example(example)
     late = counts["late"] - counts["adjusted"]
     unknown = lost(counts) - late - counts["malformed"]
     parts = ((late, "late"), (counts["malformed"], "malformed"), (unknown, "retracting what is not there"))
     why = ", ".join(f"{count:,} {what}" for count, what in parts if count > 0)
     fate = ", ".join(f"{counts[what]:,} {what}" for what in ("diverted", "dropped") if counts[what])
-    rows = f"{lost(counts):,} of {_count(counts['rows'], 'row')} not used ({why}; {fate})" if lost(counts) else ""
-    files = ", ".join(f"{_count(counts[name], 'file')} {what}" for name, what in _FILES.items() if counts.get(name))
+    rows = f"{lost(counts):,} of {counted(counts['rows'], 'row')} not used ({why}; {fate})" if lost(counts) else ""
+    files = ", ".join(f"{counted(counts[name], 'file')} {what}" for name, what in _FILES.items() if counts.get(name))
     return f"{source}: {'; '.join(filter(None, (rows, files)))}" + _example(example)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _example(row: Mapping[str, Any] | None) -> str:

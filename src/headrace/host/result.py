@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
 from headrace.changes import Changes
+from headrace.display.html import html_preview
+from headrace.display.timeline import Timeline
+from headrace.display.words import columns_text, counted
 from headrace.errors import EventError
 from headrace.events import history, physical_stream, to_physical
 from headrace.plan.functions import functions_of
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.schema import Schema
+from headrace.time import NEG_INFINITY, format_ticks
 
 __all__ = ["FinishedRun", "Result"]
+
+_MOST_SHOWN = 100_000  # changes of which a notebook shows the history: it takes a fraction of a second
 
 
 @dataclass
@@ -57,6 +65,31 @@ class Result:
                 allowed="functions of their arguments alone",
                 instead=f"hr.udf(verify=True) on {', '.join(self.functions)}, to see which it is",
             ) from error
+
+    def plot(self, by: str | Sequence[str] = (), **look: Any) -> Timeline:
+        """A timeline of its events and their corrections; see `Stream.plot`."""
+        return Timeline.of(self.schema, self.batches, by, dates=self.dates, **look)
+
+    def __repr__(self) -> str:
+        cti = format_ticks(self.cti, dates=self.dates)
+        counts = f"{counted(self._size, 'change')} in {len(self.batches)} batches, CTI {cti}"
+        return f"Result of {columns_text(self.schema)}\n  {counts}"
+
+    def _repr_html_(self) -> str:
+        if self._size <= _MOST_SHOWN:
+            return f"<p>{escape(repr(self))}</p>\n{html_preview(self.cht())}"
+        largest = max((changes for changes, _ in self.batches), key=len)
+        some = shown(to_physical(largest.slice(0, 100)), dates=self.dates)
+        return f"<p>{escape(repr(self))}; some of its events:</p>\n{html_preview(some)}"
+
+    @property
+    def cti(self) -> int:
+        """The last promise."""
+        return self.batches[-1][1].cti if self.batches else NEG_INFINITY
+
+    @property
+    def _size(self) -> int:
+        return sum(len(changes) for changes, _ in self.batches)
 
     def events(self, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The physical stream: inserts, retractions and CTIs in their order, with times as users see them."""

@@ -33,6 +33,7 @@ from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.io.decoded import DecodedBlock
+from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.on_time import all_on_time
 from headrace.plan.nodes import DIVERTED, Source
@@ -66,15 +67,19 @@ class ChannelReport:
     channel: str | None = None
     #: Whether the partition has been silent for so long that it holds nothing back.
     idle: bool = False
+    #: With progress by key: the highest times of keys that are not idle.
+    keys: dict[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         report = {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
+        if self.keys is not None:
+            report["keys"] = self.keys
         return report if self.channel is None else report | {"channel": self.channel, "idle": self.idle}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ChannelReport:
         named = data.get("channel"), data.get("idle", False)
-        return cls(data["high"], data["cti"], data["counts"], data["example"], *named)
+        return cls(data["high"], data["cti"], data["counts"], data["example"], *named, data.get("keys"))
 
     def promise(self, policy: ProgressPolicy) -> int:
         """The CTI of the channel."""
@@ -85,8 +90,10 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
     """An input's progress after a batch, from the reports of its channels: of partitions, from all of them."""
     high, cti = before.high, before.cti
     partitions: list[ChannelReport] = []
+    keys = dict(before.keys)
     for report in reports:
         high = max(high, report.high)
+        keys |= {key: max(time, keys.get(key, time)) for key, time in (report.keys or {}).items()}
         if report.channel is None:
             cti = max(cti, report.cti)
         else:
@@ -95,9 +102,12 @@ def resolve(policy: ProgressPolicy, before: Progress, reports: Iterable[ChannelR
         promises = [p.promise(policy) for p in partitions if not p.idle]
         # If all are idle, none holds back another.
         cti = max(cti, min(promises) if promises else max(p.promise(policy) for p in partitions))
+    elif isinstance(policy, Advance) and policy.per is not None:
+        keys = active(keys, policy.idle or 0)
+        cti = max(cti, policy.cti(min(keys.values(), default=NEG_INFINITY)))
     elif isinstance(policy, Advance):
         cti = max(cti, policy.cti(high))
-    return Progress(cti, max(high, cti) if cti != INFINITY else high)
+    return Progress(cti, max(high, cti) if cti != INFINITY else high, tuple(sorted(keys.items())))
 
 
 def count_orphans(counts: dict[str, int], source: str, statistics: Iterable[dict[str, Any]]) -> None:
@@ -121,6 +131,9 @@ class Channel:
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
+        policy = source.policy
+        keyed = isinstance(policy, Advance) and policy.per is not None
+        self._keys = KeyTimes(policy, start.keys) if isinstance(policy, Advance) and keyed else None
         #: The earliest time of the next change in the order of the log.
         self._floor = start.high
         #: The CTI before each row of the last block with refused rows, and after it.
@@ -168,7 +181,7 @@ class Channel:
         in_log_order = isinstance(lifetime, Changed) and lifetime.in_log_order
         if in_log_order:
             rows = _in_log_order(rows, max(self._high, self._floor), ~bad)
-        late, cti = self._judge(rows, ~bad)
+        late, cti = self._judge(rows, ~bad, table)
         if refused_between:
             self._passed = np.r_[cti, self._cti][np.searchsorted(kept, np.arange(size + 1))]
         if (isinstance(lifetime, Arrival) or in_log_order) and late.any():
@@ -190,7 +203,7 @@ class Channel:
         """All rows of a block, if a quick look shows that they are sound and on time."""
         lifetime, policy = self.source.lifetime, self.source.policy
         delay, every = (policy.delay, policy.every) if isinstance(policy, Advance) else (-1, 1)
-        guarded = isinstance(policy, Advance) and policy.max_skew is not None
+        guarded = isinstance(policy, Advance) and (policy.max_skew is not None or policy.per is not None)
         if guarded or isinstance(lifetime, (Physical, Changed, Arrival)) or not table.num_rows:
             return None
         le, re = _lifetimes(lifetime, table)
@@ -240,7 +253,7 @@ class Channel:
 
     # --- lateness ----------------------------------------------------------------------------------------------------
 
-    def _judge(self, events: pa.Table, fine: Flags) -> tuple[Flags, Int64s]:
+    def _judge(self, events: pa.Table, fine: Flags, table: pa.Table) -> tuple[Flags, Int64s]:
         """Which rows are late, and the CTI when each arrived; advances the channel's progress."""
         policy = self.source.policy
         le = to_numpy(pc.fill_null(events.column("le"), 0))
@@ -249,8 +262,7 @@ class Channel:
         promised = np.where(promise, le, NEG_INFINITY)
         ctis = promised
         if isinstance(policy, Advance):
-            high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
-            high = np.maximum(high, self._high)
+            high = self._followed(policy, table, le, counted)
             delayed = add(high, -policy.delay)
             steps = delayed - delayed % policy.every
             followed = np.where((high == NEG_INFINITY) | (steps > delayed), NEG_INFINITY, steps)  # it may wrap
@@ -260,6 +272,16 @@ class Channel:
         self._advance(le, counted, promised, after)
         late = fine & (_sync_times(events, le) < before)
         return late, before
+
+    def _followed(self, policy: Advance, table: pa.Table, le: Int64s, counted: Flags) -> Int64s:
+        """The time that the CTI follows, after each row: the highest, or that of the key that is farthest behind."""
+        if self._keys is None:
+            high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
+            return np.maximum(high, self._high)
+        assert policy.per is not None
+        behind = self._keys.take(table.column(policy.per), le, counted)
+        self.report.keys = self._keys.active()
+        return behind
 
     def _trusted(self, le: Int64s, event: Flags, promise: Flags) -> Flags:
         """The events that may advance progress: those that pass the skew guard (rule 3.2)."""
@@ -283,8 +305,10 @@ class Channel:
         if isinstance(self.source.policy, Advance):
             self._high = max(self._high, finite)
         self.report.high = max(self.report.high, self._high, finite)
-        # `resolve` computes the CTI that follows from the highest LE, because it knows all channels.
-        self.report.cti = max(self.report.cti, int(promised.max()))
+        # `resolve` computes the CTI that follows from the highest LE, because it knows all channels. The highest times
+        # of keys do not tell what was promised while one of them was idle.
+        reached = self._cti if self._keys is not None else int(promised.max())
+        self.report.cti = max(self.report.cti, reached)
 
     def _apply_policy(self, events: pa.Table, late: Flags, cti: Int64s, fine: Flags) -> tuple[pa.Table, Flags]:
         """`(accepted events, rows to divert)`."""

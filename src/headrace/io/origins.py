@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import has_magic
@@ -41,6 +41,7 @@ from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = [
     "TABLE", "AdapterRead", "Events", "Files", "FrameRead", "HostRead", "Origin", "SparkRead", "check_frames",
+    "total_bytes",
 ]  # fmt: skip
 
 _log = logging.getLogger("headrace")
@@ -51,6 +52,12 @@ TABLE = "table"
 _BOUNDED = (TABLE, "avro", "binaryfile", "csv", "delta", "hudi", "iceberg", "json", "orc", "parquet", "text", "xml")
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*){0,2}")
 _PLACES = "a file, a directory, or a pattern such as 'ticks/*.csv'"
+
+
+def total_bytes(sources: Iterable[Source]) -> int:
+    """The size of the files that these sources read."""
+    origins = [source.origin for source in sources if isinstance(source.origin, Files)]
+    return sum(file.size for origin in origins for file in origin.files())
 
 
 class _UnknownRows:

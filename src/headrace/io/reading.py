@@ -24,17 +24,18 @@ from headrace.io.decoded import DecodedBlock, refused_table
 from headrace.io.files import FileState, ListedFile, local_path
 from headrace.io.formats import read_file
 from headrace.io.origins import AdapterRead, Files
+from headrace.meter import Work
 from headrace.plan.nodes import Source
-from headrace.plan.policies import Changed, Edge, Interval, Physical, Point
+from headrace.plan.policies import Advance, Changed, Edge, Interval, Physical, Point
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 
-__all__ = ["in_memory", "read_columns", "read_listed", "read_range", "shown_path", "whole_rows"]
+__all__ = ["in_memory", "read_columns", "read_counted", "read_listed", "read_range", "shown_path", "whole_rows"]
 
 _log = logging.getLogger("headrace")
 
 
 def read_columns(source: Source) -> list[str]:
-    """The columns that a reader reads: those of the payload, and those that the lifetime uses."""
+    """The columns that a reader reads: those of the payload, and those that the lifetime and the progress use."""
     lifetime = source.lifetime
     if isinstance(lifetime, Physical):
         wanted = {"kind", "le", "re", "re_new"}
@@ -43,6 +44,8 @@ def read_columns(source: Source) -> list[str]:
     else:
         assert isinstance(lifetime, (Point, Edge))
         wanted = lifetime.columns() if isinstance(lifetime, Changed) else set(lifetime.at.columns())
+    if isinstance(source.policy, Advance) and source.policy.per is not None:
+        wanted = {*wanted, source.policy.per}
     return [name for name in source.columns.names if name in wanted or name in source.schema]
 
 
@@ -57,6 +60,19 @@ def read_listed(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
         state = file.state() if state == "same" else state
     if state != "same":
         yield _notice(source, file, state)
+
+
+def read_counted(source: Source, file: ListedFile, work: Work) -> Iterator[DecodedBlock]:
+    """The blocks of one file of a source, counted in `work`."""
+    reading, blocks = work.file(file.size), read_listed(source, file)
+    while True:
+        with reading.here():
+            block = next(blocks, None)
+        if block is None:
+            reading.add(file.size)
+            return
+        work.add(rows=block.table.num_rows + block.refused.num_rows)
+        yield block
 
 
 def _notice(source: Source, file: ListedFile, state: FileState) -> DecodedBlock:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import SourceError
 from headrace.io.decoded import DecodedBlock, Raw, Refusal, concat, finish, numbered, refused_table
+from headrace.meter import note_bytes
 from headrace.schema import Field
 
 __all__ = [
@@ -214,21 +215,27 @@ def count_lines(data: bytes) -> int:
 
 def blocks(stream: Any, *, quoted: bool, size: int = BLOCK_BYTES, max_line: int = MAX_LINE) -> Iterator[bytes]:
     """The stream as blocks of about `size` bytes that end at the end of a record, without a byte order mark."""
-    left, read = b"", _without_mark(stream.read(size))
+    left, read = b"", _without_mark(_read(stream, size))
     while read:
         last = read.rfind(b"\n")
         if last >= 0 and len(left) + len(read) <= max_line and not (quoted and (b'"' in read or b'"' in left)):
             yield b"".join([left, memoryview(read)[: last + 1]])  # the usual case, with one copy
-            left, read = read[last + 1 :], stream.read(size)
+            left, read = read[last + 1 :], _read(stream, size)
             continue
         data = left + read
         _check_lines(data, max_line)
         cut = _record_end(data, quoted, give_up=len(data) >= _LONGEST * size)
         if cut:
             yield data[:cut]
-        left, read = data[cut:], stream.read(size)
+        left, read = data[cut:], _read(stream, size)
     if left:
         yield left
+
+
+def _read(stream: Any, size: int) -> bytes:
+    data: bytes = stream.read(size)
+    note_bytes(len(data))
+    return data
 
 
 def _without_mark(start: bytes) -> bytes:

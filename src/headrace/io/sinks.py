@@ -57,6 +57,13 @@ class Sink:
         object.__setattr__(self, "time_columns", checked_time_columns(self.time_columns))
         if self.encoding not in ENCODINGS:
             raise PlanError("unknown encoding", given=self.encoding, allowed=", ".join(ENCODINGS))
+        if not all(isinstance(name, str) for name in self.key):
+            raise PlanError(
+                "a key is made of columns",
+                given=", ".join(map(str, self.key)),
+                allowed="names of columns",
+                instead="select(..., start=hr.start()) before the sink, and key=('symbol', 'start')",
+            )
         if (self.encoding == "upsert") != bool(self.key):
             raise PlanError(
                 "upsert rows need a key, other encodings have none",

@@ -22,6 +22,7 @@ from headrace.operators.per_window.choice import aggregate_choice, window_choice
 from headrace.operators.recurse import loop_choice
 from headrace.operators.recurse.spread import spread_loop_of
 from headrace.operators.span import LINEAR
+from headrace.operators.times import HeldTimesKernel
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
@@ -34,6 +35,7 @@ from headrace.plan.nodes import (
     Failures,
     Final,
     Fold,
+    HeldEventTimes,
     Join,
     LoopEnd,
     LoopStart,
@@ -61,6 +63,7 @@ STATEFUL: Mapping[type[Node], Choose] = {
     EdgeLifetimes: always(EdgeKernel),
     Final: always(FinalKernel),
     Fold: fold_choice,
+    HeldEventTimes: always(HeldTimesKernel),
     Join: always(JoinKernel),
     LoopEnd: always(spread_loop_of),
     Match: match_choice,

@@ -1,4 +1,4 @@
-"""Span operators (rule 4): each event gives at most one event, and no state is kept.
+"""Span operators (rule 4): no state is kept.
 
 They are linear, so they run on any part of a stream: before the shuffle, in the task that reads the rows.
 """
@@ -14,11 +14,16 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.operators.aggregate.combine import combine
 from headrace.operators.evaluate import evaluate_changes, passing_mask
+from headrace.operators.lifetimes import alter_lifetime, chop
 from headrace.operators.per_window.panes import panes
 from headrace.operators.table import table_join
+from headrace.operators.times import event_times
 from headrace.plan.nodes import (
+    AlterLifetime,
     CapDuration,
+    Chop,
     Combine,
+    EventTimes,
     Extend,
     GroupApply,
     Node,
@@ -91,8 +96,11 @@ def union(_: Union, changes: Changes) -> Changes:
 
 #: The function of every linear node; a missing one fails with the node's name.
 LINEAR: dict[type[Node], Callable[[Any, Changes], Any]] = {
+    AlterLifetime: alter_lifetime,
     CapDuration: cap_duration,
+    Chop: chop,
     Combine: combine,
+    EventTimes: event_times,
     Extend: extend,
     GroupApply: group_apply,
     Panes: panes,

@@ -118,6 +118,10 @@ class Combine(OneInput):
     def uses(self, side: int, needed: set[str]) -> set[str]:
         return self.aggregate.uses(side, needed)
 
+    @property
+    def marks(self) -> str:
+        return self.aggregate.marks
+
     def describe(self) -> str:
         return f"Combine for {self.aggregate.describe()}"
 
@@ -154,6 +158,10 @@ class Merge(OneInput):
 
     def uses(self, side: int, needed: set[str]) -> set[str]:  # noqa: ARG002 - all of them
         return self.all_of(side)
+
+    @property
+    def marks(self) -> str:
+        return self.aggregate.marks
 
     def describe(self) -> str:
         together = "" if self.by is None else f", brought together by {', '.join(self.by)}"

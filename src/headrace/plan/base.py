@@ -32,8 +32,8 @@ Reach = Literal["event", "event, another time", "event, back in time", "pair", "
 class Properties:
     """Properties of a stream that are known before it runs.
 
-    `insert_only`: there are no retractions. `settled`: lifetimes never change once given, so an event is final as soon
-    as the CTI passes its LE (rule 3.5). `keys`: the columns whose hash, in this order, decides a row's bucket, in any
+    `insert_only`: there are no retractions. `settled`: no lifetime changes once the CTI has passed its LE, so an event
+    is final then (rule 3.5). `keys`: the columns whose hash, in this order, decides a row's bucket, in any
     stage in which the node runs; None if unknown; () if all rows are in one bucket.
     """
 

@@ -9,6 +9,7 @@ from headrace.plan.edge import EdgeLifetimes
 from headrace.plan.fold import Fold
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.join import Join
+from headrace.plan.lifetimes import AlterLifetime, Chop
 from headrace.plan.operate import Operate, Top
 from headrace.plan.output import Final, Output
 from headrace.plan.over import Over
@@ -30,11 +31,13 @@ from headrace.plan.span import (
 )
 from headrace.plan.spread import LoopEnd, LoopStart
 from headrace.plan.table import TableJoin
+from headrace.plan.times import EventTimes, HeldEventTimes
 
 __all__ = [
-    "DIVERTED", "Admit", "Aggregate", "CapDuration", "Clip", "Coalesce", "Combine", "Contents", "Diverted",
-    "EdgeLifetimes", "Extend", "Failures", "Final", "Fold", "GroupApply", "GroupInput", "Join", "LoopEnd",
-    "LoopInput", "LoopStart", "Match", "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes",
-    "PerWindow", "PointAtEnd", "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source",
-    "TableJoin", "Top", "Union", "Where", "diverted_streams", "sources_of", "walk",
+    "DIVERTED", "Admit", "Aggregate", "AlterLifetime", "CapDuration", "Chop", "Clip", "Coalesce", "Combine",
+    "Contents", "Diverted", "EdgeLifetimes", "EventTimes", "Extend", "Failures", "Final", "Fold",
+    "GroupApply", "GroupInput", "HeldEventTimes", "Join", "LoopEnd", "LoopInput", "LoopStart", "Match",
+    "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd",
+    "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top",
+    "Union", "Where", "diverted_streams", "sources_of", "walk",
 ]  # fmt: skip

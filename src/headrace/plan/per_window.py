@@ -16,6 +16,7 @@ from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules.base import Module
 from headrace.plan.base import Node, OneInput, Properties, Reach
+from headrace.plan.calendar import Calendar
 from headrace.plan.keyed import Keyed
 from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.ordered import Frame, Ordered
@@ -157,7 +158,8 @@ class PerWindow(Keyed):
 
     @property
     def marks(self) -> str:
-        return ", ".join(f"{module.name} {module.mark}" for module in self.modules)
+        zone = [self.window.mark] if isinstance(self.window, Calendar) else []
+        return ", ".join([*zone, *(f"{module.name} {module.mark}" for module in self.modules)])
 
     def side(self) -> Node | None:
         return Failures(self) if self.modules and self.policy.on_error == "skip" else None
@@ -171,6 +173,13 @@ class PerWindow(Keyed):
         """Refuse policies that do not apply."""
         if isinstance(self.window, Ordered):
             self._check_ordered(self.window)
+        if isinstance(self.window, Calendar) and not self.input.dates:
+            raise PlanError(
+                "calendar windows are for streams whose times are dates",
+                given=f"{self.window}, over times that are plain numbers",
+                allowed="times from a DATETIME column, a clock, or dates in a drawn table",
+                instead="a column of type DATETIME as the time, or a window in ticks: tumbling(100)",
+            )
         if self.policy.clipping != "none" and not self.sensitive:
             raise PlanError(
                 "clipping is for time-sensitive modules; others see no lifetimes",

@@ -183,9 +183,17 @@ class Advance(_Policy):
     delay: int = 0
     every: int = 1
     max_skew: int | None = None
+    #: The column whose values are channels of their own; `idle` is then a duration of the data's time.
+    per: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.per is not None and (type(self.per) is not str or self.idle is None):
+            raise PlanError(
+                "progress per key needs the name of a column, and how long a key may be silent",
+                given=str(self),
+                instead="hr.advance(delay='10 s', per='sensor', idle='30 s')",
+            )
         if self.delay < 0 or self.every < 1 or (self.max_skew is not None and self.max_skew < 0):
             raise PlanError("delay, every and max_skew must not be negative", given=str(self))
 
@@ -198,7 +206,8 @@ class Advance(_Policy):
     def __str__(self) -> str:
         skew = f", max_skew={format_duration(self.max_skew)}" if self.max_skew is not None else ""
         steps = f", every={format_duration(self.every)}" if self.every > 1 else ""
-        return f"advance(delay={format_duration(self.delay)}{steps}{skew}, late={self.late}{self._idle})"
+        per = f", per={self.per}" if self.per is not None else ""
+        return f"advance(delay={format_duration(self.delay)}{steps}{skew}{per}, late={self.late}{self._idle})"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from headrace.expr import Expr
 from headrace.plan.base import Node, OneInput, Properties, Reach, refuse_reserved, walk
 from headrace.plan.liveliness import AS_INPUT, NOT_ENDED, Liveliness
 from headrace.plan.policies import (
+    Advance,
     BadRowPolicy,
     Edge,
     Interval,
@@ -21,6 +22,7 @@ from headrace.plan.policies import (
     Physical,
     Point,
     ProgressPolicy,
+    arrives,
     times_are_dates,
 )
 from headrace.schema import ARRIVAL, STAMPS, Schema
@@ -71,6 +73,15 @@ class Source(Node):
         if isinstance(self.lifetime, Edge):
             for name in self.lifetime.key:
                 self.schema[name]
+        if isinstance(self.policy, Advance) and self.policy.per is not None:
+            if arrives(self.lifetime):
+                raise PlanError(
+                    "rows in the order of their arrival are never late, so their keys have no progress of their own",
+                    given=str(self.policy),
+                    instead="hr.advance(...) without per=",
+                )
+            if self.columns.payload[self.policy.per].type.is_array:
+                raise PlanError("a list cannot be a key of progress", given=str(self.policy), allowed="a plain column")
 
     @cached_property
     def schema(self) -> Schema:

@@ -1,7 +1,8 @@
 """Windows that divide the time axis (rule 5).
 
-The *grid* is `[o + kH, o + kH + S)` for every integer k. Tumbling windows are the grid with H = S, hopping ones overlap
-(H < S), jumping ones leave gaps (H > S). An event belongs to every window it overlaps: those numbered
+A *grid* is a row of windows that do not depend on events. `Hopping` is `[o + kH, o + kH + S)` for every integer k:
+tumbling windows have H = S, hopping ones overlap (H < S), jumping ones leave gaps (H > S). `Calendar` (`calendar.py`)
+is the same in days or months of a time zone. An event belongs to every window it overlaps: those numbered
 `first(LE) .. last(RE)`. The windows of the other kinds depend on the events of a group: *snapshot*, *count* and
 *session*; `operators/per_window/divide.py` finds them.
 
@@ -24,19 +25,23 @@ from headrace.time import INFINITY, NEG_INFINITY, format_duration
 
 __all__ = [
     "ENDLESS",
+    "LIMIT",
     "PLAIN_POLICY",
     "Clipping",
     "Count",
     "Grid",
+    "Hopping",
     "Session",
     "Snapshot",
     "Timestamping",
     "WindowKind",
     "WindowPolicy",
+    "even_runs",
 ]
 
 ENDLESS = 2**62
-_LIMIT = 2**60
+#: Times are cut to 36 000 years before and after 1970: larger ones would overflow.
+LIMIT = 2**60
 _DIFFERENT = 2**63 - 1
 _BY_TIME = "windows that end by time alone: tumbling(...)"
 
@@ -62,36 +67,35 @@ class WindowKind(ABC):
 
 @dataclass(frozen=True)
 class Grid(WindowKind):
-    """Hopping windows of a size, one every hop, counted from an origin."""
+    """Windows that do not depend on events: numbered in the order of their starts, which is that of their ends."""
 
-    size: int
-    hop: int
-    origin: int = 0
+    @property
+    @abstractmethod
+    def overlap(self) -> int:
+        """How many windows an instant may be in."""
 
-    def __post_init__(self) -> None:
-        for name, value in (("size", self.size), ("hop", self.hop)):
-            if not 0 < value < _LIMIT:
-                raise PlanError(
-                    f"a window's {name} must be positive and finite",
-                    given=value,
-                    instead="hopping('60 s', every='10 s')",
-                )
-        if abs(self.origin) >= _LIMIT:
-            raise PlanError("a window's origin must be finite", given=self.origin)
-
+    @abstractmethod
     def runs(self, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s | int]:
         """The number of the first window that ends after each LE, and how many later is the last that starts before RE.
 
         The second is one number if it is the same for all.
         """
-        le, re = np.ascontiguousarray(le), np.ascontiguousarray(re)
-        first, later = np.empty(len(le), np.int64), np.empty(0, np.int64)
-        same = _runs(le, re, self.size, self.hop, self.origin, first, later)
-        if same != _DIFFERENT:
-            return first, same
-        later = np.empty(len(le), np.int64)
-        _runs(le, re, self.size, self.hop, self.origin, first, later)
-        return first, later
+
+    @abstractmethod
+    def start(self, k: Int64s) -> Int64s:
+        """The starts of windows."""
+
+    @abstractmethod
+    def end(self, k: Int64s) -> Int64s:
+        """The ends of windows; infinite for the windows of events without an end."""
+
+    @abstractmethod
+    def closed(self, time: int) -> int:
+        """The number of the last window that ends at or before `time`."""
+
+    @abstractmethod
+    def begun(self, time: int) -> int:
+        """The number of the last window that starts at or before `time`."""
 
     def first(self, le: Int64s) -> Int64s:
         """The number of the first window that ends after each LE."""
@@ -102,28 +106,13 @@ class Grid(WindowKind):
         first, later = self.runs(le, re)
         return first + later
 
-    def start(self, k: Int64s) -> Int64s:
-        """The starts of windows."""
-        return self.origin + k * self.hop
-
-    def end(self, k: Int64s) -> Int64s:
-        """The ends of windows; infinite for the windows of events without an end."""
-        endless = k >= ENDLESS // 2
-        if not endless.any():
-            return k * self.hop + (self.origin + self.size)
-        return np.where(endless, INFINITY, np.where(endless, 0, k) * self.hop + (self.origin + self.size))
-
-    def closed(self, time: int) -> int:
-        """The number of the last window that ends at or before `time`."""
-        return min((max(-_LIMIT, time) - self.origin - self.size) // self.hop, self.begun(_LIMIT))
-
-    def begun(self, time: int) -> int:
-        """The number of the last window that starts at or before `time`."""
-        return (max(-_LIMIT, min(_LIMIT, time)) - self.origin) // self.hop
-
     def start_of(self, k: int) -> int:
         """The start of one window."""
-        return self.origin + k * self.hop
+        return int(self.start(np.array([k], np.int64))[0])
+
+    def end_of(self, k: int) -> int:
+        """The end of one window."""
+        return int(self.end(np.array([k], np.int64))[0])
 
     def cti(self, time: int) -> int:
         """The output CTI for an input CTI (rule 6.4): the start of the first open window."""
@@ -132,18 +121,71 @@ class Grid(WindowKind):
         return self.start_of(self.closed(time) + 1)
 
     @property
-    def delay(self) -> str:
-        return f"up to {format_duration(self.size)}"
-
-    @property
     def quiet(self) -> None:
         return None
+
+
+@dataclass(frozen=True)
+class Hopping(Grid):
+    """Windows of a size, one every hop, counted from an origin."""
+
+    size: int
+    hop: int
+    origin: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("size", self.size), ("hop", self.hop)):
+            if not 0 < value < LIMIT:
+                raise PlanError(
+                    f"a window's {name} must be positive and finite",
+                    given=value,
+                    instead="hopping('60 s', every='10 s')",
+                )
+        if abs(self.origin) >= LIMIT:
+            raise PlanError("a window's origin must be finite", given=self.origin)
+
+    @property
+    def overlap(self) -> int:
+        return -(-self.size // self.hop)
+
+    def runs(self, le: Int64s, re: Int64s) -> tuple[Int64s, Int64s | int]:
+        return even_runs(np.ascontiguousarray(le), np.ascontiguousarray(re), self.size, self.hop, self.origin)
+
+    def start(self, k: Int64s) -> Int64s:
+        return self.origin + k * self.hop
+
+    def end(self, k: Int64s) -> Int64s:
+        endless = k >= ENDLESS // 2
+        if not endless.any():
+            return k * self.hop + (self.origin + self.size)
+        return np.where(endless, INFINITY, np.where(endless, 0, k) * self.hop + (self.origin + self.size))
+
+    def closed(self, time: int) -> int:
+        return min((max(-LIMIT, time) - self.origin - self.size) // self.hop, self.begun(LIMIT))
+
+    def begun(self, time: int) -> int:
+        return (max(-LIMIT, min(LIMIT, time)) - self.origin) // self.hop
+
+    @property
+    def delay(self) -> str:
+        return f"up to {format_duration(self.size)}"
 
     def __str__(self) -> str:
         origin = f", origin={self.origin}" if self.origin else ""
         if self.size == self.hop:
             return f"tumbling({format_duration(self.size)}{origin})"
         return f"hopping({format_duration(self.size)}, every={format_duration(self.hop)}{origin})"
+
+
+def even_runs(le: Int64s, re: Int64s, size: int, hop: int, origin: int) -> tuple[Int64s, Int64s | int]:
+    """`Grid.runs` for windows of one size and hop."""
+    first, later = np.empty(len(le), np.int64), np.empty(0, np.int64)
+    same = _runs(le, re, size, hop, origin, first, later)
+    if same != _DIFFERENT:
+        return first, same
+    later = np.empty(len(le), np.int64)
+    _runs(le, re, size, hop, origin, first, later)
+    return first, later
 
 
 @compiled(INTS, INTS, INT, INT, INT, NEW_INTS, NEW_INTS)
@@ -155,8 +197,7 @@ def _runs(le: Int64s, re: Int64s, size: int, hop: int, origin: int, first: Int64
     """
     low = high = low_2 = high_2 = start = end = same = 0
     for i in range(len(le)):
-        # Larger times would overflow; 36 000 years before and after 1970 are enough.
-        begin = min(max(le[i], 1 - _LIMIT), _LIMIT - 1)
+        begin = min(max(le[i], 1 - LIMIT), LIMIT - 1)
         time = begin - (origin + size)
         if time < low or time >= high:
             start = time // hop
@@ -164,7 +205,7 @@ def _runs(le: Int64s, re: Int64s, size: int, hop: int, origin: int, first: Int64
         if re[i] == INFINITY:
             last = ENDLESS + (begin - origin) // hop
         else:
-            time = min(max(re[i], 1 - _LIMIT), _LIMIT - 1) - 1 - origin
+            time = min(max(re[i], 1 - LIMIT), LIMIT - 1) - 1 - origin
             if time < low_2 or time >= high_2:
                 end = time // hop
                 low_2, high_2 = end * hop, end * hop + hop
@@ -204,7 +245,7 @@ class Count(WindowKind):
     by: Literal["start", "end"] = "start"
 
     def __post_init__(self) -> None:
-        if type(self.n) is not int or not 0 < self.n < _LIMIT:
+        if type(self.n) is not int or not 0 < self.n < LIMIT:
             raise PlanError(
                 "a count window counts at least one time",
                 given=self.n,
@@ -226,24 +267,40 @@ class Count(WindowKind):
 
 @dataclass(frozen=True)
 class Session(WindowKind):
-    """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`."""
+    """Runs of events whose starts are less than a gap apart: `[first LE, last LE + gap)`.
+
+    With `longest`, a run is cut: the first start that is at least `longest` after a session's first begins another, and
+    a session ends at `first LE + longest` if not before.
+    """
 
     gap: int
+    longest: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.gap < _LIMIT:
+        if not 0 < self.gap < LIMIT:
             raise PlanError("a session's gap must be positive and finite", given=self.gap, instead="session('30 s')")
+        if self.longest is not None and not 0 < self.longest < LIMIT:
+            raise PlanError(
+                "the greatest length of a session must be positive and finite",
+                given=self.longest,
+                instead="session('30 min', longest='4 h')",
+            )
 
     @property
     def delay(self) -> str:
+        if self.longest is not None:
+            return f"up to {format_duration(self.longest)}"
         return f"as long as the longest open session, at least {format_duration(self.gap)}"
 
     @property
-    def quiet(self) -> tuple[str, str]:
-        return "never pauses", _BY_TIME
+    def quiet(self) -> tuple[str, str] | None:
+        if self.longest is not None:
+            return None
+        return "never pauses", f"session(..., longest='4 h'), or {_BY_TIME}"
 
     def __str__(self) -> str:
-        return f"session({format_duration(self.gap)})"
+        longest = "" if self.longest is None else f", longest={format_duration(self.longest)}"
+        return f"session({format_duration(self.gap)}{longest})"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from headrace.api.options import StreamRunOptions, StreamStartOptions, shows_options
 from headrace.api.running import Run, run, start
 from headrace.api.stream import Stream
+from headrace.display.words import clipped
 from headrace.host.driving.query import Query
 from headrace.sql.bind.relations import plain
 from headrace.sql.session import Answers, Delivery, Outcome, SqlSession
@@ -21,6 +22,11 @@ class Script:
 
     session: SqlSession
     outcomes: tuple[Outcome, ...]
+
+    def __repr__(self) -> str:
+        parts = {"queries": list(self.queries), "deliveries": list(self.deliveries), "streams": list(self.streams)}
+        found = [f"{what} {clipped(', '.join(names), 60)}" for what, names in parts.items() if names]
+        return f"Script: {'; '.join(found) or 'no queries'}"
 
     @property
     def streams(self) -> dict[str, Stream]:

@@ -231,3 +231,21 @@ def test_two_streams_of_instants_do_not_meet(method: str, tmp_path: Path):
         hr.sql("SELECT p.k FROM p JOIN q USING (k)", p=points, q=arrivals)
     for left, right in ((spans, points), (points, spans), (STREAM, STREAM)):
         getattr(left, method)(right, on="k")
+
+
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [
+        (lambda s: s.aggregate(n=hr.count()), "aggregate(n=count(*))"),
+        (lambda s: s.group_by("x").aggregate(hr.max("x")), "group_by('x').aggregate(max(x))"),
+    ],
+)
+def test_an_aggregate_without_a_window_says_what_sql_says(build: Callable[[hr.Stream], object], given: str):
+    stream = hr.events("le | x\n 1 | 2")
+    with pytest.raises(errors.PlanError) as found:
+        build(stream)
+    assert found.value.given == given
+    assert "window(hr.tumbling('10 s')).aggregate(...)" in str(found.value)
+    with pytest.raises(errors.SqlError) as in_sql:
+        hr.sql("SELECT max(x) AS n FROM s GROUP BY x", s=stream)
+    assert found.value.message in in_sql.value.message

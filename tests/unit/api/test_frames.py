@@ -179,6 +179,14 @@ def test_events_and_tables_take_frames_of_polars():
     assert events.join_table(names, on="code").cht()["name"].to_pylist() == ["Ann", "Bob"]
 
 
+def test_a_frame_of_spark_is_no_log_in_memory():
+    """Its rows have no order that is kept, and the order of a log counts."""
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe", "isStreaming": False})()
+    with pytest.raises(PlanError, match="not a frame in memory") as caught:
+        hr.read_changes(frame, "t LONG, v LONG", key="t")
+    assert caught.value.instead == "frame.toArrow()"
+
+
 def test_polars_is_loaded_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "polars", None)  # as if it were not installed
     stream = hr.from_pandas(pd.DataFrame({"t": [1]}), lifetime=hr.point("t"))

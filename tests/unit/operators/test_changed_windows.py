@@ -17,7 +17,7 @@ from headrace.operators.per_window.grid import GridKernel
 from headrace.operators.per_window.kernel import WindowKernel
 from headrace.operators.per_window.snapshot import SnapshotWindowKernel
 from headrace.operators.registry import kernel_of
-from headrace.plan.windows import Grid
+from headrace.plan.windows import Hopping
 from headrace.progress import Progress
 from headrace.time import INFINITY
 from headrace.trace import stored_segments
@@ -237,7 +237,7 @@ def test_differential_kernels_agree_over_restarts(query: str, window: Any):
 
 @pytest.mark.parametrize("lifetimes", [[(0, 1), (3, 9), (-7, -6), (-5, 200), (17, INFINITY)]])
 def test_every_window_of_an_event_finds_its_cell(lifetimes: Sequence[tuple[int, int]]):
-    grid = Grid(3, 2)
+    grid = Hopping(3, 2)
     le, re = (np.array(times) for times in zip(*lifetimes, strict=True))
     first, last = grid.first(le), grid.last(le, re)
     level, cell = cells_of(first, last)

@@ -11,7 +11,7 @@ from headrace import col
 from headrace.errors import HeadraceError, PlanError
 from headrace.operators.ordered import kernel as ordered_kernel
 from headrace.plan.ordered import By, Slides, Time, Tuples
-from headrace.plan.windows import Grid
+from headrace.plan.windows import Hopping
 from headrace.testing.checks import check_output
 
 
@@ -231,8 +231,8 @@ def test_of_equal_tuples_the_one_that_ends_first_comes_first(frame: dict[str, in
 
 
 def test_time_by_time_is_a_grid():
-    assert hr.sliding("10 ticks", every="5 ticks", starting=2) == Grid(10, 5, 2)
-    assert hr.sliding("3 ticks") == Grid(3, 3, 0)
+    assert hr.sliding("10 ticks", every="5 ticks", starting=2) == Hopping(10, 5, 2)
+    assert hr.sliding("3 ticks") == Hopping(3, 3, 0)
     assert hr.sliding("3 ticks", tick="time") == Slides(Time(3), Time(3), "time")
     assert hr.sliding(hr.arrival("1 s"), every=3) == Slides(By("__arrival", 1_000_000), Tuples(3))
 

@@ -26,6 +26,7 @@ from headrace.plan.aggregate import Aggregate
 from headrace.plan.base import Node, OneInput
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.columns import columns_used
+from headrace.plan.times import EventTimes, HeldEventTimes
 from headrace.plan.windows import Snapshot, WindowKind
 from headrace.sql.unbind import UNSPOKEN, NotInSql, Unbinder, unbind
 
@@ -132,6 +133,11 @@ REACHES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str]] = {
     "cap_duration": (lambda s: s.cap_duration(2), "event, another time"),
     "point_at_start": (lambda s: s.point_at_start(), "event, another time"),
     "point_at_end": (lambda s: s.point_at_end(), "event, another time"),
+    "start": (lambda s: hr.Stream(EventTimes(s.node, "start()")), "event, another time"),
+    "end": (lambda s: hr.Stream(HeldEventTimes(s.node, None, "end()")), "event, back in time"),
+    "alter_lifetime": (lambda s: s.alter_lifetime(duration=col("x")), "event, another time"),
+    "alter_lifetime back": (lambda s: s.alter_lifetime(start=col("x"), earliest=9), "event, back in time"),
+    "chop": (lambda s: s.chop(3), "event, another time"),
     "union": (lambda s: s.union(s.shift(1)), "event"),
     "join": (lambda s: s.join(OTHER, "k"), "pair"),
     "left join": (lambda s: s.left_join(OTHER, "k"), "instant"),
@@ -213,6 +219,16 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     ),
     "medians at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.median("x")),
+        "WindowKernel",
+        "columnar, changed windows anew",
+    ),
+    "sums of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.sum("x")),
+        "SessionKernel",
+        "columnar, incremental; keeps sums for each session, and for each start after the CTI",
+    ),
+    "medians of sessions": (
+        lambda s: s.window(hr.session(5)).aggregate(n=hr.median("x")),
         "WindowKernel",
         "columnar, changed windows anew",
     ),

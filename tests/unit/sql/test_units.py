@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.border import as_ticks
 from headrace.errors import SqlError
 from headrace.plan.nodes import Source, walk
 from headrace.plan.policies import Advance, Heartbeat
@@ -43,7 +44,7 @@ def _answers(create: str, query: str, start: int, unit: int, folder: Path) -> li
     """The history, its starts in units since the first row; those that depend on an end are a tick behind it."""
     stream = hr.sql(create + query.format(at=start + 1, until=start + 9), base=folder)
     assert not hr.history_diff(stream.cht(), stream.history(engine="duckdb").cht())
-    columns = stream.cht().to_pydict().values()
+    columns = as_ticks(stream.cht()).to_pydict().values()
     return sorted((-(-le // unit) - start, *rest) for le, _, *rest in zip(*columns, strict=True))
 
 

@@ -13,10 +13,11 @@ from headrace.border import LIFETIME, lifetimes, shown
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery
 from headrace.cli.run.options import Options, PrintOptions
-from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
+from headrace.cli.run.printing import AnswerPrinter, print_note, show_outcomes, sorted_history
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.adapter import SinkAdapter
+from headrace.meter import working
 from headrace.plan.nodes import Node
 from headrace.progress import Progress
 from headrace.stages.egress import check_places, deliver, prepared
@@ -39,7 +40,7 @@ def run_history(loaded: LoadedQuery, options: Options) -> None:
     _refuse_services(sinks)
     sinks = {name: sink.showing(dates=nodes[name].dates) for name, sink in sinks.items()}
     for name, query in deliveries.items():
-        with busy(f"{name}: history on {query.engine}"):
+        with working(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())
         deliver(sinks[name], name, nodes[name].schema, [(changes, Progress(INFINITY))])
     printer = AnswerPrinter(options, several=len(queries) > 1)
@@ -72,7 +73,7 @@ def _print_sql(queries: dict[str, History]) -> None:
 
 def _run_one(name: str, query: History, printer: AnswerPrinter) -> None:
     place = printer.place(name)
-    with busy(f"{name}: history on {query.engine}"):
+    with working(f"{name}: history on {query.engine}"):
         if place is not None:
             query.write(place)
         else:

@@ -12,11 +12,12 @@ from headrace.border import shown
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery, endless, folder_of
 from headrace.cli.run.options import HostName, Options, PrintOptions
-from headrace.cli.run.printing import AnswerPrinter, busy, print_note, show_outcomes, sorted_history
+from headrace.cli.run.printing import AnswerPrinter, print_note, show_outcomes, sorted_history
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.console import close, show_batch
 from headrace.io.sinks import Console, Encoding, FunctionSink
+from headrace.meter import working
 from headrace.progress import Progress
 from headrace.time import NEG_INFINITY
 
@@ -72,7 +73,7 @@ def _to_the_end(loaded: LoadedQuery, options: Options) -> None:
     streams = {name: _as_printed(stream, options) for name, stream in loaded.queries.items()}
     streams |= {name: stream for name, (stream, _) in loaded.deliveries.items()}
     sinks = {name: sink for name, (_, sink) in loaded.deliveries.items()}
-    with busy(f"{loaded.name}: live on {settings['host']}"):
+    with working(f"{loaded.name}: live on {settings['host']}"):
         run = run_quietly(streams, sinks=sinks, **settings)
     for name in loaded.queries:
         _print(name, run, printer)
@@ -111,7 +112,7 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
     screens = {name: Console(encoding).showing(dates=stream.node.dates) for name, stream in loaded.queries.items()}
     pairs: list[Any] = [(stream, _sink(name, screens[name], printer)) for name, stream in loaded.queries.items()]
     pairs += loaded.deliveries.values()
-    with busy(f"{loaded.name}: starting on {settings['host']}"):
+    with working(f"{loaded.name}: starting on {settings['host']}"):
         query = start(pairs, **settings)
     print_note(f"{loaded.name} runs until Ctrl-C")
     try:

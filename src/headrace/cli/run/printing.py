@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headrace.cli.loading import folder_of
 from headrace.cli.run.options import Options, PrintOptions
@@ -23,9 +20,7 @@ from headrace.io.encode import physical_to_jsonl
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
 
-__all__ = ["AnswerPrinter", "busy", "print_note", "print_table", "show_outcomes", "sorted_history"]
-
-_PATIENCE = 1.0  # seconds before progress is shown
+__all__ = ["AnswerPrinter", "print_note", "print_table", "show_outcomes", "sorted_history"]
 
 
 class AnswerPrinter:
@@ -57,28 +52,6 @@ class AnswerPrinter:
             lines = b"".join(prefix + line[1:] for line in lines.splitlines(keepends=True))
         sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
-
-
-@contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show what is running, and for how long, on standard error if that is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    progress = Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
-    )
-    progress.add_task(what, total=None)
-    patience = threading.Timer(_PATIENCE, progress.start)
-    patience.daemon = True
-    patience.start()
-    try:
-        yield
-    finally:
-        patience.cancel()
-        patience.join()
-        progress.stop()
 
 
 def print_note(text: str) -> None:

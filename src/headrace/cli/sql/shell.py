@@ -17,13 +17,13 @@ from rich.text import Text
 
 from headrace.api.running import Run, run_quietly
 from headrace.cli.loading import endless, folder_of, read_text
-from headrace.cli.run.printing import busy
 from headrace.cli.sql.follow import FollowedInProcess, FollowedOnSpark, FollowedQuery
 from headrace.cli.sql.pieces import Piece, pieces
 from headrace.cli.sql.show import answer, plain_table
 from headrace.errors import PlanError, nearest
 from headrace.host.result import Result
 from headrace.io.sinks import FileSink
+from headrace.meter import working
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.parse import parse
@@ -137,7 +137,7 @@ class Shell:
         if inputs := endless([outcome.stream]):
             self.console.print(Text(f"{', '.join(inputs)} has no end: \\watch follows the answers of {outcome.name}"))
             return
-        with busy(f"{outcome.name}: on {self._setting('host')}"):
+        with working(f"{outcome.name}: on {self._setting('host')}"):
             run = run_quietly({outcome.name: outcome.stream}, **self.session.options())
         self.console.print(answer(self._view(run.results[outcome.name])))
         self._show_losses(run)
@@ -147,7 +147,7 @@ class Shell:
         where = sink.path if isinstance(sink, FileSink) else "the console"
         if options["host"] == "spark" and self._setting("checkpoint") is not None and isinstance(sink, FileSink):
             options |= {"checkpoint": self._checkpoint(Path(sink.path).name), "finish": False}
-        with busy(f"{where}: on {self._setting('host')}"):
+        with working(f"{where}: on {self._setting('host')}"):
             run = run_quietly({outcome.name: outcome.stream}, sinks={outcome.name: sink}, **options)
         self.errors.print(Text(f"written to {where}", "dim"), soft_wrap=True)
         self._show_losses(run)
@@ -233,7 +233,7 @@ class Shell:
         if options.pop("host") == "spark":
             if self._setting("checkpoint") is not None:
                 options["checkpoint"] = self._checkpoint(name)
-            with busy(f"{name}: starting on Spark"):
+            with working(f"{name}: starting on Spark"):
                 self.followed = FollowedOnSpark(query.stream, name=name, **options)
         else:
             self.followed = FollowedInProcess(query.stream, options.get("buckets", 1))

@@ -9,6 +9,7 @@ from headrace.host.driving.query import Query
 from headrace.host.received import received
 from headrace.host.result import FinishedRun, Result
 from headrace.io.sinks import Memory, Sink
+from headrace.meter import Work, current
 from headrace.plan.nodes import Output
 
 __all__ = ["run_driven"]
@@ -33,6 +34,7 @@ def run_driven(
     with received(outputs) as bounded:
         pairs = [(o.input, targets[o.name]) for o in bounded]
         query = start(pairs, files_per_batch=files_per_batch, **options)
+        _show(query, current())
         try:
             if finish:
                 query.finish()
@@ -42,3 +44,14 @@ def run_driven(
             query.stop()
     results = {o.name: Result.of(o, kept[o.name].batches) for o in outputs if o.name in kept}
     return FinishedRun(results, query.counts, query.statistics, query.examples)
+
+
+def _show(query: Query, work: Work) -> None:
+    """Let the progress bar show the query's batches, and its rows where other processes read them."""
+
+    def refresh() -> None:
+        report = query.progress()
+        work.batch = report.get("batch", work.batch)
+        work.rows = max(work.rows, sum(counts.get("rows", 0) for counts in report.get("counts", {}).values()))
+
+    work.refresh = refresh

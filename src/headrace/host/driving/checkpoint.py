@@ -261,7 +261,8 @@ def difference(stored: Sequence[str], own: Sequence[str]) -> str:
     """The lines that only one of two plans has: those of the checkpoint with -, those of this query with +."""
     changed = [line for line in difflib.ndiff(stored, own) if line[0] in "-+"]
     if not changed:
-        return "    their operators have the same texts; something else differs, such as the code of a function"
+        other = "something else differs, such as the code of a function or the rules of a time zone"
+        return f"    their operators have the same texts; {other}"
     return "\n".join(["    - in the checkpoint", "    + this query", *(f"    {line}" for line in changed)])
 
 

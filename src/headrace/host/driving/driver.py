@@ -387,6 +387,7 @@ class Driver:
             ledger.add(WrittenBlocks.from_json(part["written"]))
         return {
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
+            "keys": {source: list(p.keys) for source, p in sources.items() if p.keys},
             "state": _by_operator(result.states),
             "stages": {
                 f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in result.states

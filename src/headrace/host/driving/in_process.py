@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 from headrace.host.driving.delivery import deliver_all, deliveries_of
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import forget_stages, run_intake, run_stage
 from headrace.host.memory import keep_freed_memory
 from headrace.host.threads import available_cores
+from headrace.meter import current
 from headrace.plan.functions import calls_python
 from headrace.stages.message import Message
 from headrace.store.log import Commit
@@ -28,8 +29,10 @@ class InProcessExecutor(Executor):
     def __init__(self, job: Job, name: str = "headrace") -> None:
         keep_freed_memory()
         self.job = job
-        #: Whether the query is being stopped: then a service that does not answer is not waited for.
+        #: Whether the query is being stopped: then the batch that runs ends without a commit, and no service is
+        #: waited for.
         self.stopped = False
+        self.work = current()
         self.threads = cores = 1 if calls_python(*job.line.outputs) else available_cores()
         count = max(job.buckets, cores)
         self._threads = ThreadPoolExecutor(count, f"headrace-{name}") if count > 1 else None
@@ -39,9 +42,11 @@ class InProcessExecutor(Executor):
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
         messages = self._each(
-            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces), len(batch.shares)
+            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces, self.work), len(batch.shares)
         )
         for level in range(1, job.line.depth + 1):
+            if self.stopped:
+                raise CancelledError
             arrived: list[list[Message]] = [[] for _ in range(job.buckets)]
             for message in messages:
                 arrived[message.bucket].append(message)

@@ -154,7 +154,9 @@ class Batch:
 def reached(line: Line, last: Commit | None) -> dict[str, Progress]:
     """The progress of every source after a commit."""
     saved = last.record["sources"] if last is not None else {}
-    return {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
+    keys = last.record.get("keys", {}) if last is not None else {}  # an earlier Headrace had none
+    progress = {source.fingerprint: Progress(*saved.get(source.fingerprint, ())) for source in line.sources}
+    return {name: replace(p, keys=tuple(map(tuple, keys.get(name, ())))) for name, p in progress.items()}
 
 
 def _shares(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.display.words import clipped
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, FinishedBatch
 from headrace.host.driving.limits import intake_limits
@@ -24,7 +25,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.stages.egress import close, show_losses
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY
 
 if TYPE_CHECKING:
     from headrace.host.driving.checkpoint import Checkpoint
@@ -106,6 +107,14 @@ class Query:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._loop, name=f"headrace-{self.name}", daemon=True)
         self._resume()
+
+    def __repr__(self) -> str:
+        failure = self.exception()
+        ended = "failed" if failure is not None else "has ended" if self._ended.is_set() else "runs"
+        report = ", " + str(self.report).partition("\n")[0] if self.report else ""
+        kept = "" if self.checkpoint.temporary else f", checkpoint {self.checkpoint.place!r}"
+        why = f"\n  {clipped(str(failure))}" if failure is not None else ""
+        return f"Query {self.name!r} {ended}{report}{kept}{why}"
 
     def _resume(self) -> None:
         last = self.driver.last
@@ -202,10 +211,15 @@ class Query:
         self.process_all_available()
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS
-        while self.report.get("cti", NEG_INFINITY) != INFINITY:
+        while not self._has_ended_input():
             if time.monotonic() > deadline:
                 raise HostError("the query did not reach the end of its input in time", given=self.name)
             self.process_all_available()
+
+    def _has_ended_input(self) -> bool:
+        """Whether the last batch has promised that nothing follows."""
+        sources = self.driver.last.record["sources"].values() if self.driver.last is not None else ()
+        return bool(sources) and all(cti == INFINITY for cti, _ in sources)
 
     def stop(self) -> None:
         """Stop the query; the checkpoint stays, and another start with it continues."""

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import CancelledError, Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,8 +24,9 @@ from headrace.io.adapter import ReadRange, SinkAdapter, patiently
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import Channel, ChannelReport
-from headrace.io.reading import read_listed, read_range
+from headrace.io.reading import read_counted, read_range
 from headrace.io.sinks import rows_of
+from headrace.meter import Work
 from headrace.pieces import ipc_pieces
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Heartbeat
@@ -76,19 +77,26 @@ def forget_stages(job: Job) -> None:
 
 
 def run_intake(
-    job: Job, batch: Batch, task: int, stopped: Stopped = lambda: False, workers: Executor | None = None
+    job: Job,
+    batch: Batch,
+    task: int,
+    stopped: Stopped = lambda: False,
+    workers: Executor | None = None,
+    work: Work | None = None,
 ) -> list[Message]:
-    """Read one share of a batch; when the query is being `stopped`, a service that is away is not waited for.
+    """Read one share of a batch; when the query is being `stopped`, nothing more is read or waited for.
 
-    `workers` are threads for the operators of large blocks.
+    `workers` are threads for the operators of large blocks. The rows of files count in `work`.
     """
-    messages = list(_read_share(job, batch, task, stopped, workers))
+    messages = list(_read_share(job, batch, task, stopped, workers, work or Work()))
     if task == 0:
         messages += _signals(job, batch)
     return [_delivered(job, batch, message) for message in messages]
 
 
-def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped, workers: Executor | None) -> Iterator[Message]:
+def _read_share(
+    job: Job, batch: Batch, task: int, stopped: Stopped, workers: Executor | None, work: Work
+) -> Iterator[Message]:
     share = batch.shares[task]
     by_source: dict[int, list[ListedFile]] = {}
     for number, file in share.files:
@@ -100,7 +108,9 @@ def _read_share(job: Job, batch: Batch, task: int, stopped: Stopped, workers: Ex
         for i, file in enumerate(files):
             if i:
                 intake.next_channel()
-            for block in read_listed(source, file):
+            for block in read_counted(source, file, work):
+                if stopped():  # the batch has no commit: another start runs it again
+                    raise CancelledError
                 intake.read(block, file.path)
         intake.end()
         yield from intake.messages()

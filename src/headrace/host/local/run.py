@@ -16,7 +16,7 @@ continue a run as if in another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,8 +35,9 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.json_fields import check_fields
-from headrace.io.origins import Events, Files, FrameRead
-from headrace.io.reading import in_memory, read_listed
+from headrace.io.origins import Events, Files, FrameRead, total_bytes
+from headrace.io.reading import in_memory, read_counted
+from headrace.meter import Work, current
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
 from headrace.plan.functions import calls_python
@@ -97,8 +98,7 @@ def _useful_buckets(outputs: Sequence[Output], rules: Sequence[Rule], threads: i
     nodes = list(walk(*outputs))
     if threads == 1 or any(isinstance(node, Recurse) for node in nodes) or calls_python(*outputs):
         return 1
-    origins = [node.origin for node in nodes if isinstance(node, Source) and isinstance(node.origin, Files)]
-    if sum(file.size for origin in origins for file in origin.files()) <= _LARGE:
+    if total_bytes(node for node in nodes if isinstance(node, Source)) <= _LARGE:
         return 1
     edges = line_of(outputs, threads, rules).edges
     return threads if any(edge.start == 0 and not isinstance(edge.producer, Combine) for edge in edges) else 1
@@ -108,17 +108,23 @@ def _run_to_the_end(
     line: Line, buckets: int, clock: Clock | None, batch_rows: int | None, threads: int, *, finish: bool
 ) -> FinishedRun:
     parallel = threads > 1 and not calls_python(*line.outputs)
+    stopped, work = Event(), current()
     room = Room(_WAITING, _AHEAD)
-    readers = _Readers(threads, room) if threads > 1 else None
+    readers = _Readers(threads, room, stopped) if threads > 1 else None
+    if work.shown:
+        work.total_bytes = total_bytes(line.sources)
     with ExitStack() as stack:
-        workers = stack.enter_context(ThreadPoolExecutor(threads, "headrace-work")) if parallel else None
-        runner = Runner(line, buckets, clock, workers=workers)
-        batches: Iterable[TakenBatch] = _taken(runner, batch_rows, readers, room)
+        workers = ThreadPoolExecutor(threads, "headrace-work") if parallel else None
+        if workers is not None:
+            stack.callback(partial(workers.shutdown, cancel_futures=True))
+        runner = Runner(line, buckets, clock, workers=workers, stopped=stopped)
+        batches: Iterable[TakenBatch] = _taken(runner, batch_rows, readers, room, work)
         if parallel and clock is None:  # a clock is called by the caller's thread
             batches = stack.enter_context(closing(ahead(batches, partial(room.items, 1))))
         if readers is not None:  # if the run fails, they stop first: others may wait for them
             stack.enter_context(readers)
-        for taken in batches:
+        stack.callback(stopped.set)  # so that no thread begins another block
+        for work.batch, taken in enumerate(batches):
             runner.run(taken)
             room.free(taken.size)
             del taken  # its rows are not kept while the next batch is awaited
@@ -127,9 +133,11 @@ def _run_to_the_end(
     return runner.done
 
 
-def _taken(runner: Runner, batch_rows: int | None, readers: _Readers | None, room: Room) -> Iterator[TakenBatch]:
+def _taken(
+    runner: Runner, batch_rows: int | None, readers: _Readers | None, room: Room, work: Work
+) -> Iterator[TakenBatch]:
     """Every batch, judged, in order."""
-    feeds = {source.fingerprint: batches_of(source, batch_rows, readers) for source in runner.line.sources}
+    feeds = {source.fingerprint: batches_of(source, batch_rows, readers, work) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}
         feeds = {f: feed for f, feed in feeds.items() if round_[f] is not None}
@@ -176,10 +184,13 @@ class Runner:
         *,
         drain: bool = True,
         workers: ThreadPoolExecutor | None = None,
+        stopped: Event | None = None,
     ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
         #: The threads that run the buckets of a stage in parallel.
         self.workers = workers
+        #: Set when the run fails or is interrupted.
+        self.stopped = stopped or Event()
         #: Whether loops finish before the next batch; and their feedback.
         self.drain = drain
         self.feedback: list[Message] = []
@@ -274,6 +285,8 @@ class Runner:
         start = self._reached[source.fingerprint]
         intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers)
         for block, path in blocks:
+            if self.stopped.is_set():
+                raise CancelledError
             intake.read(block, path)
         self._note(source, intake.end())
         return intake
@@ -326,9 +339,10 @@ def _copied(done: FinishedRun) -> FinishedRun:
 
 
 def batches_of(
-    source: Source, batch_rows: int | None = None, readers: _Readers | None = None
+    source: Source, batch_rows: int | None = None, readers: _Readers | None = None, work: Work | None = None
 ) -> Iterator[Sequence[Block]]:
-    """The batches of a source, in order; `readers` decode the next files meanwhile."""
+    """The batches of a source, in order; `readers` decode the next files meanwhile; what is read counts in `work`."""
+    work = work or Work()
     if isinstance(source.origin, (Events, FrameRead)):
         origin = source.origin
         for table in origin.batches() if isinstance(origin, Events) else [origin.rows(source.columns)]:
@@ -338,18 +352,18 @@ def batches_of(
             raise PlanError(f"only Spark can read {source.origin}", instead="host='spark', or start(...)")
         files = source.origin.files()
         if batch_rows is None:
-            read = partial(_whole, source)
+            read = partial(_whole, source, work=work)
             yield from map(read, files) if readers is None else readers.in_order(read, files)
             return
         for file in files:
-            blocks = read_listed(source, file)
+            blocks = read_counted(source, file, work)
             for block in blocks if readers is None else ahead(blocks, lambda: _AHEAD):
                 yield from ([(piece, file.path)] for piece in _cut(block, batch_rows))
 
 
-def _whole(source: Source, file: ListedFile, stopped: Event | None = None) -> list[Block]:
+def _whole(source: Source, file: ListedFile, *, work: Work, stopped: Event | None = None) -> list[Block]:
     """The blocks of a file, up to the one at which the run was stopped."""
-    blocks = takewhile(lambda _: stopped is None or not stopped.is_set(), read_listed(source, file))
+    blocks = takewhile(lambda _: stopped is None or not stopped.is_set(), read_counted(source, file, work))
     return [(block, file.path) for block in blocks]
 
 
@@ -360,8 +374,8 @@ def _size(blocks: Sequence[Block]) -> int:
 class _Readers:
     """Threads that decode files, as long as there is room. When a run ends early, they end with their next block."""
 
-    def __init__(self, threads: int, room: Room) -> None:
-        self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), Event()
+    def __init__(self, threads: int, room: Room, stopped: Event) -> None:
+        self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), stopped
         self._room = room
 
     def in_order(self, read: Callable[..., list[Block]], files: Iterable[ListedFile]) -> Iterator[list[Block]]:
@@ -382,8 +396,7 @@ class _Readers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._threads.shutdown()
+        self._threads.shutdown(cancel_futures=True)
 
 
 def _pieces(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:

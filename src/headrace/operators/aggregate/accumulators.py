@@ -203,14 +203,15 @@ class Layout:
 
     def sums_table(self, changes: Changes, keys: pa.Table) -> pa.Table:
         """One row per change: keys, weighted sums."""
-        return _with_columns(keys, self._sums(changes, np.arange(len(changes)), len(changes)))
+        return _with_columns(keys, self.coded_sums(changes, np.arange(len(changes)), len(changes)))
 
     def combined_sums(self, changes: Changes, by: pa.Table) -> pa.Table:
         """One row per distinct row of `by`: it, and the weighted sums of its changes."""
         codes, first = factorize(by)
-        return _with_columns(by.take(pa.array(first)), self._sums(changes, codes, len(first)))
+        return _with_columns(by.take(pa.array(first)), self.coded_sums(changes, codes, len(first)))
 
-    def _sums(self, changes: Changes, codes: Int64s, size: int) -> dict[str, pa.Array | Int64s]:
+    def coded_sums(self, changes: Changes, codes: Int64s, size: int) -> dict[str, pa.Array | Int64s]:
+        """The weighted sums of changes, one row per code."""
         rows = CodedRows(codes, np.ascontiguousarray(changes.weight), size)
         columns: dict[str, pa.Array | Int64s] = {COUNT: rows.count}
         for argument in self.arguments.values():

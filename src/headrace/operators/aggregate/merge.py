@@ -69,7 +69,7 @@ class MergeKernel(Kernel):
             self.visible.add(self.runs, waiting, FIRST, LAST)
         if old is not None:
             parts.append(self.visible.expand(old, max(before + 1, horizon.first_open), after))
-            self.runs.drop(window.start_of(after) + window.size)
+            self.runs.drop(window.end_of(after))
         if horizon.ended is not None:
             self.runs.drop(INFINITY)
         nonempty = [part for part in parts if part.num_rows]

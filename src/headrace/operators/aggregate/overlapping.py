@@ -46,7 +46,7 @@ _FEW_WINDOWS = 32
 def can_slide(node: Merge) -> bool:
     """Whether windows overlap, and what they compute can be subtracted or is a least or greatest value."""
     window, layout = node.aggregate.window, Layout(node.aggregate)
-    if not isinstance(window, Grid) or window.size <= window.hop:
+    if not isinstance(window, Grid) or window.overlap <= 1:
         return False
     return all(_slides(call.function, window, layout) for call in node.aggregate.split[0].values())
 
@@ -54,7 +54,7 @@ def can_slide(node: Merge) -> bool:
 def _slides(function: str, window: Grid, layout: Layout) -> bool:
     if AGGREGATES[function].adds_up:
         return True
-    return function in ("min", "max") and layout.insert_only and window.size > _FEW_WINDOWS * window.hop
+    return function in ("min", "max") and layout.insert_only and window.overlap > _FEW_WINDOWS
 
 
 class OverlappingKernel(Kernel):
@@ -185,7 +185,7 @@ class OverlappingKernel(Kernel):
 
     def _end(self, after: int | None) -> int:
         """When a window ends; None is the end of the input."""
-        return INFINITY if after is None else int(self.visible.window.end(np.array([after]))[0])
+        return INFINITY if after is None else self.visible.window.end_of(after)
 
     def _settle(self, keys: pa.Table, due: Int64s, sums: dict[str, Int64s], limit: int) -> None:
         """Move the steps that are due to the totals: the first rows, with these groups."""

@@ -15,6 +15,7 @@ from headrace.operators.per_window.bound import BoundWindowKernel
 from headrace.operators.per_window.content import content_of
 from headrace.operators.per_window.grid import GridKernel, runs_on_grid
 from headrace.operators.per_window.kernel import WindowKernel
+from headrace.operators.per_window.sessions import SessionKernel, keeps_sessions
 from headrace.operators.per_window.snapshot import SnapshotWindowKernel, continues
 from headrace.plan.nodes import Aggregate, PerWindow, Top
 from headrace.plan.ordered import Ordered
@@ -23,8 +24,16 @@ __all__ = ["aggregate_choice", "window_choice"]
 
 
 def aggregate_choice(node: Aggregate) -> KernelChoice:
-    """Running sums over snapshots if the aggregates add up, else the choice for other windows."""
+    """Sums for sessions, running sums over snapshots, if the aggregates add up; else the choice for other windows."""
+    if keeps_sessions(node):
+        return KernelChoice(lambda: SessionKernel(node), _session_text(node))
     return KernelChoice(lambda: SnapshotKernel(node), INCREMENTAL) if adds_up(node) else window_choice(node)
+
+
+def _session_text(node: Aggregate) -> str:
+    once = "; answers once, when a session is closed" if node.final else ""
+    starts = "" if node.input.properties.insert_only else ", and for each start after the CTI"
+    return f"{INCREMENTAL}; keeps sums for each session{starts}{once}"
 
 
 def window_choice(node: PerWindow) -> KernelChoice:

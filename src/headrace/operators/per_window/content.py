@@ -192,15 +192,26 @@ class AggregateContent(Content):
         good = shown & ~np.isin(of, list(failures))
         if not good.all():
             table, of = table.filter(pa.array(good)), of[good]
-        columns = [evaluate(expr, table) for expr in self.outputs_over.values()]
-        names = list(self.outputs_over)
-        schema = pa.schema([self.node.schema.arrow.field(name) for name in names])
-        aligned = self._aligned(windows, of, pa.Table.from_arrays(columns, schema=schema))
+        aligned = self._aligned(windows, of, self._payload(table))
         kept = {name: pa.array(states[name], pa.binary()) for name in self.stateful}
         if sums is not None:
             rows = by_window(sums, len(windows))
             kept |= {name: rows.column(name) for name in rows.column_names if name not in (PART, WINDOW)}
         return replace(aligned, failures=tuple(failures.items()), states=pa.table(kept) if kept else None)
+
+    def answers_of(self, sums: pa.Table) -> pa.Table:
+        """The payload of windows without modules, given the sums of each."""
+        assert self.layout is not None
+        table = pa.table({WINDOW: np.arange(sums.num_rows)})
+        sums = sums.append_column(WINDOW, table.column(WINDOW))
+        sums = sums.append_column(PART, pa.array(np.zeros(sums.num_rows, np.int8)))
+        return self._payload(self._with_built_ins(table, self.layout, sums))
+
+    def _payload(self, table: pa.Table) -> pa.Table:
+        """The outputs, without keys, from the values of aggregates."""
+        columns = [evaluate(expr, table) for expr in self.outputs_over.values()]
+        schema = pa.schema([self.node.schema.arrow.field(name) for name in self.outputs_over])
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def _totals(self, layout: Layout, members: Members) -> pa.Table:
         events = members.events.take(members.row)

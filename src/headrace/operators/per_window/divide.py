@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.columnar import Bools, Int64s, factorize
+from headrace.compiled import INT, INTS, NEW_TRUTHS, compiled
 from headrace.operators.aggregate.window_runs import expand_runs
 from headrace.operators.overlap import overlapping
 from headrace.plan.windows import ENDLESS, Count, Grid, Session, Snapshot, WindowKind
@@ -113,10 +114,25 @@ def _sessions(window: Session, group: Int64s, time: Int64s, groups: int) -> Wind
     waiting = np.full(groups, INFINITY, np.int64)
     if len(time) == 0:
         return Windows(group, time, time, waiting)
-    apart = (np.diff(group) != 0) | (np.diff(time) >= window.gap)
-    first = np.flatnonzero(np.r_[True, apart])
+    begins = np.r_[True, (np.diff(group) != 0) | (np.diff(time) >= window.gap)]
+    if window.longest is not None:
+        _cut_runs(begins, time, window.longest)
+    first = np.flatnonzero(begins)
     last = np.r_[first[1:] - 1, len(time) - 1]
-    return Windows(group[first], time[first], time[last] + window.gap, waiting)
+    end = time[last] + window.gap
+    if window.longest is not None:
+        end = np.minimum(end, time[first] + window.longest)
+    return Windows(group[first], time[first], end, waiting)
+
+
+@compiled(NEW_TRUTHS, INTS, INT)
+def _cut_runs(begins: Bools, time: Int64s, longest: int) -> None:
+    """Mark where a session begins because the one before would become too long."""
+    start = 0
+    for i in range(len(time)):
+        if begins[i] or time[i] - start >= longest:
+            begins[i] = True
+            start = time[i]
 
 
 def grid_windows(

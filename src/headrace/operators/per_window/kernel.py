@@ -198,9 +198,9 @@ class WindowKernel(Kernel):
         low = -(2**62) if cti == NEG_INFINITY or not self._forgets_by_time else grid.closed(cti) + 1
         last_seen = self.scalars["seen"] if self.scalars["seen"] != INFINITY else NEG_INFINITY
         reached = None if ended is None else max(ended, last_seen)
-        last = Grid.begun if self._shows_at_once or (self.stateful and ended is None) else Grid.closed
-        ended = None if reached is None else last(grid, reached)
-        return grid_windows(grid, events, groups, low, last(grid, seen), ended=ended)
+        last = grid.begun if self._shows_at_once or (self.stateful and ended is None) else grid.closed
+        ended = None if reached is None else last(reached)
+        return grid_windows(grid, events, groups, low, last(seen), ended=ended)
 
     def _all(self, events: GroupedLifetimes, groups: int) -> Windows:
         """All windows of events, visible or not. A batch needs those of its events three times, so they are cached."""

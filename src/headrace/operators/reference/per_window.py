@@ -17,7 +17,7 @@ from headrace.modules.items import items_of
 from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
-from headrace.operators.reference.windows import WindowSpan, open_window_start, windows_over
+from headrace.operators.reference.windows import WindowSpan, last_closed_start, open_window_start, windows_over
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Top
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
@@ -73,13 +73,14 @@ def _spans(node: PerWindow, group: list[Row]) -> Iterator[WindowSpan]:
             yield times[i], times[i + node.window.n - 1] + 1
     else:
         assert isinstance(node.window, Session)
+        gap, longest = node.window.gap, INFINITY if node.window.longest is None else node.window.longest
         run: list[int] = []
         for time in sorted(le for le, _, _ in group):
-            if run and time - run[-1] >= node.window.gap:
-                yield run[0], run[-1] + node.window.gap
+            if run and (time - run[-1] >= gap or time - run[0] >= longest):
+                yield run[0], min(run[-1] + gap, run[0] + longest)
                 run = []
             run.append(time)
-        yield run[0], run[-1] + node.window.gap
+        yield run[0], min(run[-1] + gap, run[0] + longest)
 
 
 def _counted(window: Count, group: list[Row]) -> list[int]:
@@ -127,7 +128,7 @@ def _promise(node: PerWindow, cti: int, held: list[int]) -> int:
 def _high(node: PerWindow, now: Progress) -> int:
     if not isinstance(node.window, Grid) or now.high == NEG_INFINITY:
         return now.high
-    return open_window_start(node.window, now.high) - node.window.hop
+    return last_closed_start(node.window, now.high)
 
 
 # --- one window -------------------------------------------------------------------------------------------------------

@@ -23,11 +23,12 @@ from headrace.operators.reference.pattern import match
 from headrace.operators.reference.per_window import per_window
 from headrace.operators.reference.recurse import recurse
 from headrace.operators.reference.rows import Row
-from headrace.operators.reference.span import SPAN
-from headrace.operators.reference.windows import open_window_start
+from headrace.operators.reference.span import SPAN, event_times
+from headrace.operators.reference.windows import last_closed_start, open_window_start
 from headrace.plan.nodes import (
     Admit,
     Aggregate,
+    AlterLifetime,
     Clip,
     Coalesce,
     Contents,
@@ -37,6 +38,7 @@ from headrace.plan.nodes import (
     Fold,
     GroupApply,
     GroupInput,
+    HeldEventTimes,
     Join,
     LoopInput,
     Match,
@@ -121,13 +123,24 @@ def _span_progress(node: Node, now: Progress) -> Progress:
         return Progress(_moved(now.cti, node.by), _moved(now.high, node.by))
     if isinstance(node, Extend) and node.by < 0:
         return Progress(_moved(now.cti, node.by), now.high)
+    if isinstance(node, AlterLifetime):
+        return Progress(_moved(now.cti, -node.back), now.high)
     return now
+
+
+def _held_event_times(node: HeldEventTimes, below: Sequence[Given]) -> Given:
+    """The promise waits for the events whose end may still change."""
+    rows, now = below[0]
+    if node.input.properties.settled or now.cti == INFINITY:
+        return event_times(node, rows), now
+    waiting = [le for le, re, _ in rows if re >= now.cti]
+    return event_times(node, rows), Progress(min([now.cti, *waiting]), now.high)
 
 
 def _window_progress(window: Grid, now: Progress) -> Progress:
     """Rule 6.4, first row; the highest LE given is the start of the last window that ends at or before m."""
     cti = now.cti if now.cti in (INFINITY, NEG_INFINITY) else open_window_start(window, now.cti)
-    high = now.high if now.high == NEG_INFINITY else open_window_start(window, now.high) - window.hop
+    high = now.high if now.high == NEG_INFINITY else last_closed_start(window, now.high)
     return Progress(cti, high)
 
 
@@ -222,6 +235,7 @@ TWINS: Mapping[type[Node], Callable[[Any, Sequence[Given]], Given]] = {
     Contents: _windows,
     EdgeLifetimes: _of_one(edge_lifetimes),
     Fold: _windows,
+    HeldEventTimes: _held_event_times,
     Join: _of_two(join),
     Match: lambda node, below: match(node, *below[0]),
     Operate: _windows,

@@ -1,15 +1,21 @@
-"""The twins of span operators (rule 4): each event gives at most one event."""
+"""The twins of span operators (rule 4): each event alone decides what it gives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.operators.reference.rows import Row, value_of
+from headrace.events import FARTHEST
+from headrace.expr import Expr, col
+from headrace.operators.reference.rows import Payload, Row, value_of
 from headrace.operators.reference.table import table_join
 from headrace.plan.nodes import (
+    AlterLifetime,
     CapDuration,
+    Chop,
+    EventTimes,
     Extend,
+    HeldEventTimes,
     Node,
     PointAtEnd,
     PointAtStart,
@@ -19,9 +25,10 @@ from headrace.plan.nodes import (
     TableJoin,
     Where,
 )
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.schema import Schema, Type
+from headrace.time import INFINITY, NEG_INFINITY, ticks
 
-__all__ = ["SPAN"]
+__all__ = ["SPAN", "event_times"]
 
 Rows = Sequence[Row]
 
@@ -70,9 +77,60 @@ def cap_duration(node: CapDuration, rows: Rows) -> list[Row]:
     return _alive([(le, min(re, _add(le, node.duration)), payload) for le, re, payload in rows])
 
 
+def event_times(node: EventTimes, rows: Rows) -> list[Row]:
+    """The events with their times as columns."""
+    return [(le, re, payload | _times(node, le, re)) for le, re, payload in rows]
+
+
+def _times(node: EventTimes, le: int, re: int) -> Payload:
+    found: Payload = {}
+    for name, time in ((node.start, le), (node.end, None if re == INFINITY else re)):
+        if name is not None:
+            moment = col("time").cast(node.type) if node.type is Type.DATETIME else col("time")
+            found[name] = value_of(moment, {"time": time}, Schema.of("time LONG"))
+    return found
+
+
+def alter_lifetime(node: AlterLifetime, rows: Rows) -> list[Row]:
+    out = []
+    for le, re, payload in rows:
+        start = le if node.start is None else _ticks(node, node.start, payload)
+        if start is None or (node.start is not None and start > FARTHEST):
+            continue
+        end: int | None = re
+        if node.end is not None:
+            end = _ticks(node, node.end, payload)
+        elif node.duration is not None:
+            lasts = _ticks(node, node.duration, payload)
+            end = None if lasts is None or lasts > FARTHEST else _add(start, max(lasts, 0))
+        endless = end is None or (node.end is not None and end > FARTHEST)
+        out.append((start, INFINITY if end is None or endless else end, payload))
+    return _alive(out)
+
+
+def _ticks(node: Node, expr: Expr, payload: Payload) -> int | None:
+    value = value_of(expr, payload, node.inputs[0].schema)
+    return None if value is None else ticks(value)
+
+
+def chop(node: Chop, rows: Rows) -> list[Row]:
+    out = []
+    for le, re, payload in rows:
+        at = le
+        while at < re:
+            cut = at - (at - node.origin) % node.every + node.every
+            out.append((at, min(cut, re), payload))
+            at = cut
+    return out
+
+
 SPAN: dict[type[Node], Callable[[Any, Rows], list[Row]]] = {
+    AlterLifetime: alter_lifetime,
     CapDuration: cap_duration,
+    Chop: chop,
+    EventTimes: event_times,
     Extend: extend,
+    HeldEventTimes: event_times,
     PointAtEnd: point_at_end,
     PointAtStart: point_at_start,
     Select: select,

@@ -9,17 +9,20 @@ from headrace.api.checks import aggregate_name
 from headrace.api.grouped import Grouped
 from headrace.api.ranking import top_node
 from headrace.api.stream import Stream
+from headrace.api.times import payloads
 from headrace.expr import AggregateCall, Expr, col, count
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import filtered, has_aggregates
+from headrace.expr.times import EventTime
 from headrace.modules import ModuleCall
-from headrace.plan.nodes import Select
-from headrace.plan.windows import Grid, Snapshot
+from headrace.plan.calendar import Calendar
+from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate
 from headrace.sql.bind.relations import Item, lasting, same_columns, standing
 from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.times import as_times
 from headrace.sql.bind.windows import Windowing
 from headrace.sql.printer import to_sql
 
@@ -93,7 +96,9 @@ class Grouping:
         added = 0
         for entry in self.part.group:
             value = self._aliased(entry.value, expressions)
-            expr = expressions.bind(value)
+            expr = as_times(expressions.bind(value))
+            if isinstance(expr, EventTime):  # windows divide the groups anyway
+                continue
             if str(expr) not in texts:
                 name = entry.alias.text if entry.alias else self._called(expr) or column_name(entry)
                 keys.append((name, expr))
@@ -132,11 +137,11 @@ class Grouping:
         for entry in self.part.entries:
             if isinstance(entry.value, s.Star):
                 raise self.context.error(entry, "* cannot be used with groups", instead="the columns of GROUP BY")
-            expr = _within(expressions.bind(entry.value), hidden)
+            expr = _within(as_times(expressions.bind(entry.value)), hidden)
             self._check_grouped(entry.value, found.over_keys(expr))
             found.add(column_name(entry, expr), expr, entry)
         if self.part.having is not None:
-            condition = _within(expressions.predicate(self.part.having), hidden)
+            condition = _within(as_times(expressions.predicate(self.part.having)), hidden)
             self._check_grouped(self.part.having, found.over_keys(condition))
             found.having = found.over_answers(condition)
         if hidden is not None:
@@ -165,18 +170,26 @@ class Grouping:
                 made = made.where(found.having)
             wanted = self.queries.unique(found.wanted)
             there = [(name, col(name)) for name in made.schema.names]
-            return made if same_columns(wanted, there) else Stream(Select(made.node, tuple(wanted)))
+            return made if same_columns(wanted, there) else Stream(payloads(made.node, tuple(wanted)))
 
     def _chosen(self, made: Stream, windowing: Windowing, *, grouped: bool) -> Stream:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
         window, limit = windowing.window, self.part.limit
         # Answers of overlapping windows are separated by clipping them to the part where only their window is new.
-        overlapping = isinstance(window, Grid) and window.hop < window.size
-        apart = made.set_duration(window.hop) if isinstance(window, Grid) and overlapping else made
+        overlapping = isinstance(window, Grid) and window.overlap > 1
+        if isinstance(window, Calendar) and overlapping and grouped and (limit is not None or self.part.distinct):
+            raise self.context.error(
+                self.part,
+                "DISTINCT and LIMIT choose among the answers of a window, so calendar windows may not overlap here",
+                given=str(window),
+                allowed="hopping windows of one length, or TUMBLING",
+                instead=f"TUMBLING {window.spans[0]}",
+            )
+        apart = made.set_duration(window.hop) if isinstance(window, Hopping) and overlapping else made
         found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
         if not grouped or found is apart:
             return made  # without groups every window has one answer
-        return found.set_duration(window.size) if isinstance(window, Grid) and overlapping else found
+        return found.set_duration(window.size) if isinstance(window, Hopping) and overlapping else found
 
     def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}
@@ -275,12 +288,17 @@ def _within(expr: Expr, where: Expr | None) -> Expr:
     return filtered(expr, where)
 
 
+#: The names of columns of times, of which every answer has its own under the usual names.
+_TIMES = {"le": "start", "re": "end"}
+
+
 def column_name(entry: s.Entry, expr: Expr | None = None) -> str:
     """The name of a column: its alias, its own name, or its text."""
     if entry.alias is not None:
         return entry.alias.text
     if isinstance(entry.value, s.Column):
-        return entry.value.name.text
+        name = entry.value.name.text
+        return _TIMES.get(name.lower(), name)
     if isinstance(expr, AggregateCall) and not expr.children:
         return aggregate_name(expr)
     if isinstance(expr, AggregateCall) and isinstance(expr.argument, engine.Column):

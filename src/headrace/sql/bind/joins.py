@@ -13,7 +13,7 @@ from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.join import names_beside
 from headrace.plan.nodes import Select, TableJoin
 from headrace.plan.table import TableJoinKind
-from headrace.plan.windows import Grid
+from headrace.plan.windows import Hopping
 from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
@@ -42,10 +42,10 @@ class Joins:
         windowing = item.windowing
         if windowing is None:
             return item
-        if not isinstance(windowing.window, Grid):
+        if not isinstance(windowing.window, Hopping):
             raise self.context.error(
                 windowing.part,
-                "only time windows can be joined",
+                "only time windows of one length can be joined",
                 given=to_sql(windowing.part),
                 allowed="[SIZE 10 ON ts EVERY 5 ON ts], [TUMBLING 10 s], [HOPPING 10 s EVERY 5 s], [RANGE 10 s]",
             )

@@ -24,6 +24,7 @@ from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.ordered import Time, Tuples
 from headrace.plan.windows import Snapshot
+from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.builtin import as_module
 from headrace.sql.aggregates.adapters.online import online
@@ -37,6 +38,7 @@ from headrace.sql.bind.relations import Item, lasting, plain, same_columns, stan
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
+from headrace.sql.bind.times import event_columns, joined_columns, window_columns, window_times
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
@@ -135,18 +137,20 @@ class Queries:
         windowed = item.windowing is not None or item.windows is not None
         # Groups without a window are the stream itself: nothing is computed for them.
         if aggregates or (bool(part.group) and windowed):
-            return Grouping(self, part, item).stream()
+            return Grouping(self, part, window_times(part, item)).stream()
         return self._listed(part, item)
 
     def expressions(self, item: Item, **more: Any) -> Expressions:
         """The binder for expressions over the columns of FROM."""
         scope = Scope(self.context, item.relations)
-        return Expressions(self.context, scope, item.stream.schema, self.catalog.known, **more)
+        schema = Schema((*item.stream.schema, *item.window_times)) if item.window_times else item.stream.schema
+        return Expressions(self.context, scope, schema, self.catalog.known, **more)
 
     def _listed(self, part: s.Select, item: Item) -> Stream:
         """Without groups: a row for every row, of every window if there is one."""
         given: dict[s.Call, str] = {}
         self._check_over(part, item.windowing)
+        windowed = item.windowing is not None
         if part.limit is not None or part.order:
             item = self._first(part, item)
         elif part.distinct and (item.windowing is not None or item.windows is not None):
@@ -160,6 +164,7 @@ class Queries:
             item = self._filtered(part, item)
             item, given = self._over(part, item)
             part, item = with_rows(self, part, item, given)
+        item = window_columns(self.context, part, item) if windowed else item
         outputs = self._outputs(part.entries, item, given)
         columns = [(name, col(name)) for name in item.stream.schema.names]
         if not same_columns(outputs, columns):
@@ -393,7 +398,7 @@ class Queries:
     def _from(self, part: s.Select, tick: Tick) -> Item:
         for place in (part.source, *(join.right for join in part.joins)):
             self._check_alias(place)
-        first = self._item(part.source, tick)
+        first = self._timed_item(part, part.source, tick)
         if not part.joins:
             return first
         joins = Joins(self.context, self.catalog.known)
@@ -403,8 +408,13 @@ class Queries:
             if table is not None:
                 left = joins.with_table(left, table, join)
             else:
-                left = joins.joined(left, self._item(join.right, tick), join)
+                left = joins.joined(left, self._timed_item(part, join.right, tick), join)
+        left = joined_columns(self.context, part, left)
         return replace(left, windowing=first.windowing) if all(tables) else left
+
+    def _timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
+        """An item with the times of its events as columns, where the SELECT uses them."""
+        return event_columns(self.context, part, self._item(place, tick), alone=not part.joins)
 
     def _check_alias(self, part: s.FromItem) -> None:
         alias = part.alias

@@ -10,8 +10,8 @@ from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
 from headrace.expr.signatures import widens
 from headrace.plan.nodes import Select
-from headrace.plan.windows import Grid
-from headrace.schema import Schema, Type
+from headrace.plan.windows import Hopping
+from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
@@ -28,21 +28,23 @@ class Item:
     relations: tuple[Relation, ...]
     windowing: Windowing | None = None
     #: The windows of its tuples, after a join of windows: each tuple lasts as long as its window.
-    windows: Grid | None = None
+    windows: Hopping | None = None
+    #: Columns that stand for the times of the window, in a SELECT with aggregates.
+    window_times: tuple[Field, ...] = ()
 
 
-def standing(part: s.Select, item: Item) -> tuple[Item, Grid | None]:
+def standing(part: s.Select, item: Item) -> tuple[Item, Hopping | None]:
     """Joined windows as windows again, with the grid for `lasting`: each tuple is placed at the start of its window,
     and all tuples there belong to one window.
     """
     joined = item.windows
     if joined is None:
         return item, None
-    windowing = Windowing(part.source, Grid(joined.hop, joined.hop, joined.origin), (), {})
+    windowing = Windowing(part.source, Hopping(joined.hop, joined.hop, joined.origin), (), {})
     return replace(item, stream=item.stream.point_at_start(), windowing=windowing), joined
 
 
-def lasting(stream: Stream, joined: Grid | None) -> Stream:
+def lasting(stream: Stream, joined: Hopping | None) -> Stream:
     """The result over joined windows, for as long as these last."""
     return stream if joined is None or joined.size == joined.hop else stream.set_duration(joined.size)
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headrace.errors import nearest
+from headrace.expr.times import Moment
 from headrace.sql.bind.context import Context
 from headrace.sql.syntax import Column, Name, Star
 
-__all__ = ["Relation", "Scope", "visible"]
+__all__ = ["MOMENTS", "Relation", "Scope", "visible"]
+
+#: The times of events and windows, as SQL calls them.
+MOMENTS: Mapping[str, Moment] = {
+    "le": "start",
+    "re": "end",
+    "window_start": "window_start",
+    "window_end": "window_end",
+}
 
 
 def visible(names: Iterable[str]) -> list[str]:
@@ -25,6 +34,8 @@ class Relation:
     columns: Mapping[str, str]
     #: Its columns are only meant where it is named: `first.price`.
     by_name: bool = False
+    #: The columns of the plan that have the times of its events (`times.py`).
+    times: Mapping[Moment, str] = field(default_factory=dict)
 
     def without(self, names: Iterable[str]) -> Relation:
         """The same without some columns of the plan: a key that is null on one side only is told by the other."""
@@ -33,7 +44,9 @@ class Relation:
 
     def renamed(self, names: Mapping[str, str]) -> Relation:
         """The same under other names in the plan."""
-        return replace(self, columns={name: names.get(theirs, theirs) for name, theirs in self.columns.items()})
+        columns = {name: names.get(theirs, theirs) for name, theirs in self.columns.items()}
+        times = {moment: names.get(theirs, theirs) for moment, theirs in self.times.items()}
+        return replace(self, columns=columns, times=times)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,9 @@ class Scope:
                 allowed=", ".join(f"{relation.name}.{wanted}" for relation, _ in found),
                 instead=f"{found[0][0].name}.{wanted}",
             )
+        time = _time(wanted, relations)
+        if time is not None:
+            return time
         known = [name for relation in relations for name in relation.columns]
         close = nearest(wanted, known)
         as_text = f"'{wanted}', if a text is meant" if column.name.quoted else ""
@@ -75,7 +91,8 @@ class Scope:
         if column.stream is not None and not any(_same(r.name, column.stream.text) for r in self.relations):
             return False
         relations = self._meant(column.stream)
-        return len({theirs for _, theirs in _found(column.name.text, relations)}) == 1
+        found = {theirs for _, theirs in _found(column.name.text, relations)}
+        return len(found) == 1 or (not found and _time(column.name.text, relations) is not None)
 
     def star(self, star: Star) -> list[tuple[str, str]]:
         """The columns that `*` stands for: what they are called outside, and in the plan."""
@@ -107,6 +124,14 @@ class Scope:
             allowed=", ".join(known),
             instead=nearest(name.text, known) or "",
         )
+
+
+def _time(wanted: str, relations: Sequence[Relation]) -> str | None:
+    """The column of a time. Of several streams it is that of the joined events, which have no other columns."""
+    moment = MOMENTS.get(wanted.lower())
+    several = sum(bool(relation.columns) for relation in relations) > 1
+    able = [relation for relation in relations if not (several and relation.columns)]
+    return next((found for relation in able if moment and (found := relation.times.get(moment))), None)
 
 
 def _same(one: str, other: str) -> bool:

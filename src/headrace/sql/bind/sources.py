@@ -217,7 +217,8 @@ def _progress(context: Context, part: s.CreateStream, unit: int) -> ProgressPoli
         idle = None if late_policy.idle is None else duration_of(context, late_policy.idle)
         if late_policy.kind == "advance":
             skew = None if late_policy.skew is None else duration_of(context, late_policy.skew, unit)
-            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew, idle)
+            per = None if late_policy.per is None else late_policy.per.text
+            return inputs.advance(ticks(late_policy.amount, 0), ticks(late_policy.every, 1), late, skew, idle, per)
         if late_policy.kind == "heartbeat":
             return inputs.heartbeat(ticks(late_policy.amount, 1_000_000), ticks(late_policy.delay, 0), late)
         return inputs.ordered(late, idle) if late_policy.kind == "ordered" else inputs.explicit(late, idle)

@@ -36,6 +36,7 @@ __all__ = ["OWN_TIME", "Tick", "Windowing", "bracketed"]
 
 #: `SIZE 60 s ON le`: the stream's own time, from any column.
 OWN_TIME = "le"
+_CALENDAR = ("month", "quarter", "year")
 
 
 @dataclass(frozen=True)
@@ -180,11 +181,23 @@ def _windowed(place: _BoundStream, part: s.Window) -> _BoundStream:
 
 
 def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, WindowKind]:
+    spans = part.size, part.every or part.size
+    units = [unit.lower() for span in spans for _, unit in span.amounts]
+    if part.zone is not None or any(unit.startswith(_CALENDAR) for unit in units):
+        starting = None if part.starting is None else _written(place, part.starting)
+        return place, api.hopping(to_sql(spans[0]), to_sql(spans[1]), starting, zone=part.zone)
     unit = _unit(place)
-    size = duration_of(place.context, part.size, unit)
-    every = size if part.every is None else duration_of(place.context, part.every, unit)
+    size, every = (duration_of(place.context, span, unit) for span in spans)
     origin = 0 if part.starting is None else ticks_of(place.context, part.starting, unit)
     return place, api.hopping(size, every, origin)
+
+
+def _written(place: _BoundStream, part: s.Expression) -> str | int:
+    """A time as it was written: without an offset, it is one of the window's zone."""
+    if isinstance(part, (s.Text, s.DateTime)):
+        text = part.value if isinstance(part, s.Text) else part.text
+        return text.strip().replace("/", "-").replace(" ", "T", 1)
+    return ticks_of(place.context, part, _unit(place))
 
 
 def _sized(place: _BoundStream, part: s.SizeWindow) -> tuple[_BoundStream, WindowKind]:
@@ -214,6 +227,12 @@ def _landmark(place: _BoundStream, part: s.LandmarkWindow) -> tuple[_BoundStream
     return place, window
 
 
+def _session(place: _BoundStream, part: s.SessionWindow) -> tuple[_BoundStream, WindowKind]:
+    context, unit = place.context, _unit(place)
+    longest = None if part.longest is None else duration_of(context, part.longest, unit)
+    return place, api.session(duration_of(context, part.gap, unit), longest)
+
+
 def _delta(place: _BoundStream, part: s.DeltaWindow) -> tuple[_BoundStream, WindowKind]:
     mine = place.relation.columns
     first = Relation("first", {name: f"{FIRST}{theirs}" for name, theirs in mine.items()}, by_name=True)
@@ -238,7 +257,7 @@ _WINDOWS: Mapping[type[s.Window], Callable[[_BoundStream, Any], tuple[_BoundStre
         place,
         api.count_by_start(part.count) if part.edge == "start" else api.count_by_end(part.count),
     ),
-    s.SessionWindow: lambda place, part: (place, api.session(duration_of(place.context, part.gap, _unit(place)))),
+    s.SessionWindow: _session,
     s.DeltaWindow: _delta,
     s.LandmarkWindow: _landmark,
     s.FixedWindow: _fixed,

@@ -122,6 +122,7 @@ class Builder(PatternBuilder):
     skew = clause("skew")
     delay = clause("delay")
     idle = clause("idle")
+    per_key = clause("per")
 
     def late(self, at: Span, policy: str) -> Clause:
         return Clause("late", policy.lower(), at)
@@ -336,7 +337,12 @@ class Builder(PatternBuilder):
         return s.Application(self.amount(at, amount), column, at=at)
 
     every = clause("every")
-    every_duration = clause("every")
+    every_span = clause("every")
+    longest = clause("longest")
+
+    def zone(self, at: Span, token: Token) -> Clause:
+        return Clause("zone", unquoted(token.text), at)
+
     starting_at = clause("starting")
 
     def starting_first(self, at: Span) -> Clause:

@@ -230,7 +230,7 @@ class ExpressionBuilder:
         amounts = _AMOUNT.findall(token.text)
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
-    duration_literal = duration
+    duration_literal = calendar_duration = duration
 
     def forever(self, at: Span) -> s.Duration:
         return s.Duration((), at=at)

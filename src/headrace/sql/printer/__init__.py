@@ -84,7 +84,8 @@ def _(part: s.SizeWindow) -> str:
 @writes(s.GridWindow)
 def _(part: s.GridWindow) -> str:
     kind = "TUMBLING" if part.every is None else "HOPPING"
-    return _window(part, kind, text(part.size), clause("EVERY", part.every), _starting(part.starting))
+    zone = "" if part.zone is None else f"ZONE {text(s.Text(part.zone))}"
+    return _window(part, kind, text(part.size), clause("EVERY", part.every), zone, _starting(part.starting))
 
 
 @writes(s.SnapshotWindow)
@@ -99,7 +100,7 @@ def _(part: s.CountWindow) -> str:
 
 @writes(s.SessionWindow)
 def _(part: s.SessionWindow) -> str:
-    return _window(part, "SESSION", text(part.gap))
+    return _window(part, "SESSION", text(part.gap), clause("LONGEST", part.longest))
 
 
 @writes(s.DeltaWindow)
@@ -257,6 +258,7 @@ def _(part: s.Progress) -> str:
         clause("SKEW", part.skew),
         clause("DELAY", part.delay),
         clause("IDLE", part.idle),
+        clause("PER", part.per),
     )
     return words("WITH PROGRESS", part.kind.upper(), amount, *more)
 

@@ -93,7 +93,7 @@ class PhysicalLifetime(Part):
 
 @dataclass(frozen=True)
 class Progress(Part):
-    """`WITH PROGRESS ADVANCE 10 s [EVERY d] [SKEW d] [IDLE d] | ORDERED [IDLE d] | EXPLICIT [IDLE d]
+    """`WITH PROGRESS ADVANCE 10 s [EVERY d] [SKEW d] [IDLE d] [PER column] | ORDERED [IDLE d] | EXPLICIT [IDLE d]
     | HEARTBEAT d [DELAY d]`.
     """
 
@@ -103,6 +103,7 @@ class Progress(Part):
     skew: Duration | Number | None = None
     delay: Duration | Number | None = None
     idle: Duration | None = None
+    per: Name | None = None
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,15 @@ class SizeWindow(Window):
 
 @dataclass(frozen=True)
 class GridWindow(Window):
-    """`[TUMBLING 5 s]`, `[HOPPING 60 s EVERY 10 s]`, both with `STARTING AT t`."""
+    """`[TUMBLING 5 s]`, `[HOPPING 60 s EVERY 10 s]`, both with `ZONE 'Europe/Berlin'` and `STARTING AT t`.
+
+    Sizes and hops may be of the calendar: `1 month`, `1 quarter`, `1 year`.
+    """
 
     size: Duration
     every: Duration | None = None
     starting: Expression | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,10 @@ class CountWindow(Window):
 
 @dataclass(frozen=True)
 class SessionWindow(Window):
-    """`[SESSION 30 s]`."""
+    """`[SESSION 30 min]`, `[SESSION 30 min LONGEST 4 h]`."""
 
     gap: Duration
+    longest: Duration | None = None
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from headrace.modules import ModuleCall
 from headrace.patterns.references import START
 from headrace.plan import nodes as p
 from headrace.plan.arrival import stamped
+from headrace.plan.calendar import Calendar
 from headrace.plan.instants import has_points
 from headrace.plan.join import names_beside
 from headrace.plan.ordered import FIRST, Delta, Fixed, Frame, Landmark, Slides, Time, Trigger, Tuples
-from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
+from headrace.plan.windows import Count, Hopping, Session, Snapshot, WindowKind
 from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.scope import visible
@@ -66,16 +67,21 @@ def unbind(node: p.Node, names: Mapping[p.Node, str]) -> UnboundSql:
 _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
+_BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Admit: _ENTERS,
+    p.AlterLifetime: _BY_EXPRESSION,
+    p.Chop: _BY_EXPRESSION,
     p.Combine: _OPTIMIZED,
     p.Diverted: _COUNTED,
     p.EdgeLifetimes: _ENTERS,
+    p.EventTimes: _INSIDE,
     p.Failures: _COUNTED,
     p.Fold: "an aggregate that is kept from tuple to tuple is called by a name that the plan does not have",
     p.GroupInput: _INSIDE,
+    p.HeldEventTimes: _INSIDE,
     p.LoopEnd: _OPTIMIZED,
     p.LoopInput: _INSIDE,
     p.LoopStart: _OPTIMIZED,
@@ -132,10 +138,22 @@ class Unbinder:
             body = s.Union(body, select, all=True)
         return s.Query(body)
 
+    def _timed(self, node: p.Select, where: p.Where | None, times: p.EventTimes) -> s.Query:
+        """Expressions over the times of events, which have names in SQL."""
+        columns: dict[str, s.Expression] = {name: _column(name) for name in times.input.schema.names}
+        columns |= {name: s.Column(s.Name(text)) for name, text in ((times.start, "le"), (times.end, "re")) if name}
+        mine = replace(self, columns=columns)
+        condition = None if where is None else mine.expression(where.predicate)
+        return s.Query(s.Select(mine.entries(node.outputs), self.item(times.input), where=condition))
+
     def _where(self, node: p.Where) -> s.Query:
         return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
 
     def _select(self, node: p.Select) -> s.Query:
+        where = node.input if isinstance(node.input, p.Where) else None
+        times = where.input if where is not None else node.input
+        if isinstance(times, p.EventTimes) and times not in self.names:
+            return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
 
     def _lifespan(self, node: Any) -> s.Query:
@@ -259,7 +277,11 @@ class Unbinder:
         return self._divided(node.window, unit_of(node.input), more)
 
     def _divided(self, window: WindowKind, unit: int, more: dict[str, Any]) -> s.Window:
-        if isinstance(window, Grid):
+        if isinstance(window, Calendar):
+            size, hop = (s.Duration(((int(span.split()[0]), span.split()[1]),)) for span in window.spans)
+            anchor = None if window.anchor is None else s.DateTime(window.anchor.isoformat())
+            return s.GridWindow(size, hop, anchor, window.zone, **more)
+        if isinstance(window, Hopping):
             origin = None if window.origin == 0 else _instant(window.origin, unit)
             return s.GridWindow(_span(window.size), _span(window.hop), origin, **more)
         if isinstance(window, Snapshot):
@@ -267,7 +289,8 @@ class Unbinder:
         if isinstance(window, Count):
             return s.CountWindow(window.by, window.n, **more)
         if isinstance(window, Session):
-            return s.SessionWindow(_span(window.gap), **more)
+            longest = None if window.longest is None else _span(window.longest)
+            return s.SessionWindow(_span(window.gap), longest, **more)
         if isinstance(window, Landmark):
             return s.LandmarkWindow(_instant(window.start, unit), _measure(window.every), **more)
         if isinstance(window, Fixed):

@@ -43,4 +43,16 @@ COMPOSED = (
         window=_WINDOWS,
         function={"sum": "sum", "avg": "avg", "var": "var", "stddev": "stddev"},
     ),
+    written(
+        "cut_session",
+        1,
+        f"{{a}}{{keys}}.window(hr.session({{gap}}, longest={{longest}})).{{answers}}{PLAIN}",
+        keys={"none": "", "computed": ".group_by(up=hr.col('i') > 3)"},
+        gap={"short": "2", "long": "9"},
+        longest={"short": "3", "long": "12"},
+        answers={
+            "aggregate": "aggregate(k=hr.max('k'), i=hr.count(), x=hr.sum('x'))",
+            "with_columns": "with_columns(i=hr.count(), x=hr.sum('x'))",
+        },
+    ),
 )

@@ -28,9 +28,22 @@ from headrace.host.local.run import Runner, batches_of, run_local
 from headrace.host.result import Result
 from headrace.optimizer import RULES, Rule
 from headrace.optimizer.read_tables import read_tables
-from headrace.plan.nodes import Admit, EdgeLifetimes, Final, Node, Output, PerWindow, sources_of, walk
+from headrace.plan.calendar import Calendar
+from headrace.plan.nodes import (
+    Admit,
+    AlterLifetime,
+    Chop,
+    EdgeLifetimes,
+    EventTimes,
+    Final,
+    Node,
+    Output,
+    PerWindow,
+    sources_of,
+    walk,
+)
 from headrace.plan.ordered import Fixed, Landmark, Ordered
-from headrace.plan.windows import Grid
+from headrace.plan.windows import Hopping
 from headrace.schema import Schema, Type
 from headrace.sql import sql
 from headrace.sql.unbind import NotInSql, unbind
@@ -265,13 +278,15 @@ def _other_end(story: Story, random: Random) -> int:
 
 
 def times(trial: Trial) -> None:
-    """If all times move by a multiple of the windows' period, so do the answers, unless a module sees times."""
-    windows = [n for n in walk(trial.node) if isinstance(n, PerWindow)]
-    if any(n.sensitive for n in windows):
+    """If all times move by a multiple of the windows' period, so do the answers, unless something else sees times."""
+    nodes = [part for n in walk(trial.node) for part in (n, *walk(*n.inside))]
+    windows = [n for n in nodes if isinstance(n, PerWindow)]
+    if any(n.sensitive for n in windows) or any(isinstance(n, (AlterLifetime, EventTimes)) for n in nodes):
         raise NotApplicable
-    if any(isinstance(n.window, (Fixed, Landmark)) for n in windows):  # which have fixed times
+    if any(isinstance(n.window, (Calendar, Fixed, Landmark)) for n in windows):  # which have fixed times
         raise NotApplicable
-    hops = [n.window.hop for n in windows if isinstance(n.window, (Grid, Ordered)) and n.window.hop is not None]
+    hops = [n.window.hop for n in windows if isinstance(n.window, (Hopping, Ordered)) and n.window.hop is not None]
+    hops += [n.every for n in nodes if isinstance(n, Chop)]
     by = lcm(*hops) * (1 + 7 // lcm(*hops))
     if by > 2**40:
         raise NotApplicable

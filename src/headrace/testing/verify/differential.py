@@ -14,7 +14,7 @@ from headrace.operators.reference import Row, bag, history_of, progress_of, refe
 from headrace.operators.reference.plan import Seen
 from headrace.optimizer import RULES, Rule
 from headrace.optimizer.final_by_answer import final_by_answer
-from headrace.plan.nodes import Final, Match, Node, Output, PerWindow, Recurse, Shift, sources_of, walk
+from headrace.plan.nodes import Final, HeldEventTimes, Match, Node, Output, PerWindow, Recurse, Shift, sources_of, walk
 from headrace.progress import Progress
 from headrace.testing.checks import Violation, check_output
 from headrace.time import INFINITY, format_ticks
@@ -74,7 +74,7 @@ def _waits_by_bucket(node: Node) -> bool:
 
 
 def _promises_by_state(node: Node) -> bool:
-    if isinstance(node, Final):
+    if isinstance(node, (Final, HeldEventTimes)):
         return not node.input.properties.settled
     return (isinstance(node, (Match, PerWindow)) and node.waits) or _is_shifting_loop(node)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from headrace.errors import PlanError, Undecided
@@ -9,6 +10,7 @@ from headrace.events import history_diff
 from headrace.history.duckdb import DuckDBHistory
 from headrace.host.local import run_local
 from headrace.io.origins import Events, Files
+from headrace.meter import Work, working
 from headrace.plan.nodes import Node, Output, Source, sources_of
 from headrace.testing.checks import Shape, Violation, check_output
 from headrace.testing.generators.generate import Pattern
@@ -38,13 +40,21 @@ def verify(
     """Raise a `Violation` if the query is wrong on its own data or on a random stream; return the report."""
     if type(seeds) is not int or seeds < 0:
         raise PlanError("seeds is the number of random streams", given=seeds, allowed="0, 1, 2, …", instead="seeds=100")
-    if own_data:
-        verify_own_data(node, shape=shape, order=order)
     traits = over if isinstance(over, Traits) else read_traits(over)
-    report = verify_node(node, over=traits, seed=seed, cases=seeds, shape=shape, order=order, pattern=pattern)
+    with working("verify") as work:
+        if own_data:
+            verify_own_data(node, shape=shape, order=order)
+        work.total_cases, tell = seeds, partial(_show, work)
+        report = verify_node(
+            node, over=traits, seed=seed, cases=seeds, shape=shape, order=order, pattern=pattern, tell=tell
+        )
     for failure in report.failures:
         raise Violation(str(failure))
     return report
+
+
+def _show(work: Work, report: VerificationReport) -> None:
+    work.cases = report.cases
 
 
 def verify_own_data(node: Node, *, shape: Shape = "interval", order: Order = "corrections") -> int | None:

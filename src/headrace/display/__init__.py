@@ -1,0 +1,1 @@
+"""How streams and answers look: pictures, HTML for notebooks, and short texts. Nothing here runs a query."""

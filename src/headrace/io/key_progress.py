@@ -1,0 +1,93 @@
+"""Progress by key: a silent key holds nobody back (rule 3.2).
+
+With `hr.advance(per="sensor", idle="30 s")` the rows of one key are a channel. The promise of the input follows the
+key that is farthest behind, of those that are not *idle*: a key is idle if its highest time is `idle` or more before
+the highest of all keys. So time is that of the data, and the same rows always make the same promises. An idle key is
+forgotten: whether its earlier times are known makes no difference any more.
+
+Keys are texts, the JSON of their values, because they are part of reports and commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.columnar import Int64s, to_numpy
+from headrace.compiled import INT, INTS, NEW_INTS, TRUTHS, compiled
+from headrace.plan.policies import Advance
+from headrace.time import NEG_INFINITY
+
+__all__ = ["KeyTimes", "active", "farthest_behind"]
+
+
+def active(times: Mapping[str, int], idle: int) -> dict[str, int]:
+    """The keys that are not idle, with their highest times."""
+    high = max(times.values(), default=NEG_INFINITY)
+    return {key: time for key, time in times.items() if time > max(high - idle, NEG_INFINITY)}
+
+
+def farthest_behind(times: Iterable[tuple[str, int]]) -> str | None:
+    """The key that holds back its input."""
+    return min(times, key=lambda pair: (pair[1], pair[0]), default=(None,))[0]
+
+
+class KeyTimes:
+    """The highest times of the keys of one channel."""
+
+    def __init__(self, policy: Advance, known: Iterable[tuple[str, int]]) -> None:
+        assert policy.idle is not None
+        self.idle = policy.idle
+        self._numbers: dict[str, int] = {}
+        self._times = np.empty(0, np.int64)
+        for key, time in known:
+            self._numbers[key] = len(self._numbers)
+            self._times = np.r_[self._times, np.int64(time)]
+
+    def take(self, keys: pa.ChunkedArray, le: Int64s, counted: NDArray[np.bool_]) -> Int64s:
+        """The time of the key that is farthest behind, after each row."""
+        encoded = keys.combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        texts = [json.dumps(value, default=str, ensure_ascii=False) for value in encoded.dictionary.to_pylist()]
+        numbers = np.array([self._numbers.setdefault(text, len(self._numbers)) for text in texts], np.int64)
+        new = np.full(len(self._numbers) - len(self._times), NEG_INFINITY, np.int64)
+        self._times = np.r_[self._times, new]
+        codes = numbers[to_numpy(encoded.indices).astype(np.int64)] if len(numbers) else np.empty(0, np.int64)
+        behind = np.empty(len(le), np.int64)
+        _follow(np.ascontiguousarray(codes), np.ascontiguousarray(le), counted, self.idle, self._times, behind)
+        return behind
+
+    def active(self) -> dict[str, int]:
+        """The keys that are not idle."""
+        return active({key: int(self._times[n]) for key, n in self._numbers.items()}, self.idle)
+
+
+@compiled(INTS, INTS, TRUTHS, INT, NEW_INTS, NEW_INTS)
+def _follow(codes: Int64s, le: Int64s, counted: NDArray[np.bool_], idle: int, times: Int64s, behind: Int64s) -> None:
+    """Fill the least time of the keys that are not idle, after each row.
+
+    It is searched again only if the key that was farthest behind moves on, or has become idle.
+    """
+    high = NEG_INFINITY
+    for key in range(len(times)):
+        high = max(high, times[key])
+    least, search = NEG_INFINITY, True
+    for i in range(len(le)):
+        if counted[i] and le[i] > times[codes[i]]:
+            before = times[codes[i]]
+            times[codes[i]] = le[i]
+            high = max(high, le[i])
+            search = search or before == least or least <= high - idle
+            if not search and high - idle < le[i] < least:
+                least = le[i]
+        if search and high > NEG_INFINITY:
+            least = high
+            for key in range(len(times)):
+                if high - idle < times[key] < least:
+                    least = times[key]
+            search = False
+        behind[i] = least
