@@ -187,7 +187,7 @@ _GRIDS = (
     ),
     Fault(
         "windows close without their origin", "headrace.plan.windows", "Hopping.closed",
-        "time)) - self.origin - self.size", "time)) - self.size",
+        "time) - self.origin - self.size", "time) - self.size",
         "which window is the last that has ended is worked out as if windows began at zero",
     ),
     Fault(
