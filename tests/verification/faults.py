@@ -268,8 +268,8 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.per_window.sessions", "SessionKernel._joined",
-        "rows.column(LATEST)), self.gap)", "rows.column(LATEST)), self.gap + 1)",
+        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
+        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
         "starts that are just a gap apart are one session, and ought to be two",
     ),
     Fault(
@@ -293,11 +293,6 @@ _WINDOWS = (
         "an event that lasts longer than the visible windows is not found in the next one, unless another is there",
     ),
     Fault(
-        "a retraction one window late", "headrace.operators.per_window.grid", "GridKernel._pieces",
-        "np.maximum(first, later), first)", "np.maximum(first, later + 1), first)",
-        "the first window in which an earlier end shows is not corrected",
-    ),
-    Fault(
         "a snapshot continues from one that has ended", "headrace.operators.per_window.snapshot", "_Old.at",
         "windows.re[found] > time", "windows.re[found] >= time",
         "a window that starts where another ends continues from its items",
@@ -307,11 +302,6 @@ _WINDOWS = (
         "SnapshotWindowKernel._correct",
         "same[i] = False", "same[i] = same[i]",
         "a window whose ends stay where they are is not computed again",
-    ),
-    Fault(
-        "a frame that forgets its first tuple", "headrace.operators.ordered.frames", "_Frames._keep",
-        "work.settle - self.frame.rows, sizes)", "work.settle - self.frame.rows + 1, sizes)",
-        "of the tuples before the CTI that later ones see, the first is dropped",
     ),
     Fault(
         "changed content, same window", "headrace.operators.per_window.kernel", "WindowKernel._recompute",
