@@ -40,7 +40,7 @@ def join_node(left: Node, right: Node, on: Any, where: Expr | None, how: Any) ->
         raise PlanError("there is no such join", given=how, allowed=", ".join(_KINDS), instead=f"how={close!r}")
     parts = joined(left, right, _key_pairs(on), where)
     left, right, keys, hidden = _keyed(parts.left, parts.right, parts.on)
-    return _without(getattr(_Joined(Join(left, right, keys, parts.where)), how)(), (*hidden, *parts.hidden))
+    return _without(getattr(_JoinKinds(Join(left, right, keys, parts.where)), how)(), (*hidden, *parts.hidden))
 
 
 def clip_node(node: Node, by: Node, on: Any) -> Node:
@@ -72,7 +72,7 @@ def table_join_node(node: Node, table: Any, on: Any, how: TableJoinKind) -> Node
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _JoinKinds:
     """The inner join of two streams, from which the other kinds are made."""
 
     node: Join

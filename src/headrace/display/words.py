@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import Schema
+from headrace.time import format_date
 
 __all__ = ["clipped", "columns_text", "counted", "plan_text", "value_text"]
 
@@ -47,4 +49,6 @@ def value_text(value: Any) -> str:
         return "null"
     if isinstance(value, list):
         return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, datetime):
+        return format_date(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
 from headrace.progress import Progress
-from headrace.time import INFINITY, format_ticks
+from headrace.time import INFINITY, format_date, format_ticks
 
 __all__ = [
     "Row", "batch_rows", "batch_table", "close", "drawn_lines", "show_batch", "show_losses", "show_table", "text_of",
@@ -106,7 +107,7 @@ def text_of(name: str, value: object, *, dates: bool = False) -> str:
         return ""
     if name in _TIMES and isinstance(value, int):
         return format_ticks(value, dates=dates)
-    return str(value)
+    return format_date(value) if isinstance(value, datetime) else str(value)
 
 
 def texts_of(table: pa.Table) -> list[list[str]]:
@@ -319,4 +320,4 @@ def _text(name: str, value: object, *, dates: bool = False) -> str:
         return format_ticks(value, dates=dates)
     if isinstance(value, list):
         return f"[{', '.join(_text('', item) or 'null' for item in value)}]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else text_of("", value)

@@ -131,9 +131,7 @@ class Channel:
         self.file: str | None = None
         self._high = start.high
         self._cti = start.cti
-        policy = source.policy
-        keyed = isinstance(policy, Advance) and policy.per is not None
-        self._keys = KeyTimes(policy, start.keys) if isinstance(policy, Advance) and keyed else None
+        self._keys = KeyTimes.of(source.policy, start.keys)
         #: The earliest time of the next change in the order of the log.
         self._floor = start.high
         #: The CTI before each row of the last block with refused rows, and after it.
@@ -262,7 +260,7 @@ class Channel:
         promised = np.where(promise, le, NEG_INFINITY)
         ctis = promised
         if isinstance(policy, Advance):
-            high = self._followed(policy, table, le, counted)
+            high = self._followed(table, le, counted)
             delayed = add(high, -policy.delay)
             steps = delayed - delayed % policy.every
             followed = np.where((high == NEG_INFINITY) | (steps > delayed), NEG_INFINITY, steps)  # it may wrap
@@ -273,13 +271,12 @@ class Channel:
         late = fine & (_sync_times(events, le) < before)
         return late, before
 
-    def _followed(self, policy: Advance, table: pa.Table, le: Int64s, counted: Flags) -> Int64s:
+    def _followed(self, table: pa.Table, le: Int64s, counted: Flags) -> Int64s:
         """The time that the CTI follows, after each row: the highest, or that of the key that is farthest behind."""
         if self._keys is None:
             high = np.maximum.accumulate(np.where(counted, le, NEG_INFINITY)) if len(le) else le
             return np.maximum(high, self._high)
-        assert policy.per is not None
-        behind = self._keys.take(table.column(policy.per), le, counted)
+        behind = self._keys.take(table, le, counted)
         self.report.keys = self._keys.active()
         return behind
 

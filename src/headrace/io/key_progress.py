@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headrace.columnar import Int64s, to_numpy
 from headrace.compiled import INT, INTS, NEW_INTS, TRUTHS, compiled
-from headrace.plan.policies import Advance
+from headrace.plan.policies import Advance, ProgressPolicy
 from headrace.time import NEG_INFINITY
 
 __all__ = ["KeyTimes", "active", "farthest_behind"]
@@ -39,18 +39,24 @@ def farthest_behind(times: Iterable[tuple[str, int]]) -> str | None:
 class KeyTimes:
     """The highest times of the keys of one channel."""
 
-    def __init__(self, policy: Advance, known: Iterable[tuple[str, int]]) -> None:
-        assert policy.idle is not None
-        self.idle = policy.idle
+    def __init__(self, column: str, idle: int, known: Iterable[tuple[str, int]]) -> None:
+        self.column, self.idle = column, idle
         self._numbers: dict[str, int] = {}
         self._times = np.empty(0, np.int64)
         for key, time in known:
             self._numbers[key] = len(self._numbers)
             self._times = np.r_[self._times, np.int64(time)]
 
-    def take(self, keys: pa.ChunkedArray, le: Int64s, counted: NDArray[np.bool_]) -> Int64s:
+    @classmethod
+    def of(cls, policy: ProgressPolicy, known: Iterable[tuple[str, int]]) -> KeyTimes | None:
+        """Those of an input with progress by key; None for others."""
+        if not isinstance(policy, Advance) or policy.per is None or policy.idle is None:
+            return None
+        return cls(policy.per, policy.idle, known)
+
+    def take(self, table: pa.Table, le: Int64s, counted: NDArray[np.bool_]) -> Int64s:
         """The time of the key that is farthest behind, after each row."""
-        encoded = keys.combine_chunks().dictionary_encode(null_encoding="encode")
+        encoded = table.column(self.column).combine_chunks().dictionary_encode(null_encoding="encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         texts = [json.dumps(value, default=str, ensure_ascii=False) for value in encoded.dictionary.to_pylist()]
         numbers = np.array([self._numbers.setdefault(text, len(self._numbers)) for text in texts], np.int64)

@@ -203,3 +203,10 @@ def test_an_older_checkpoint_continues_with_ticks(tmp_path: Path, caplog: pytest
     assert [line["le"] for line in lines] == ["2024-05-01T00:00:00.000000Z", ticks("2024-05-02")]
     with pytest.raises(HeadraceError, match="outputs are written in another form"):
         go(time_columns=("start", "end"))
+
+
+def test_one_table_has_one_form_of_dates(capsys: pytest.CaptureFixture[str]):
+    at = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    stream = hr.from_arrow(pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))}), lifetime=hr.point("at"))
+    stream.show()
+    assert capsys.readouterr().out.splitlines()[1].split(" | ")[0::2] == ["2024-05-01T12:00:00"] * 2
