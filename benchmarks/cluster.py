@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import numpy as np
 import psutil
+import pyarrow as pa
 
 import headrace as hr
 from benchmarks.measure import Row, Section, say
@@ -36,6 +37,7 @@ from headrace.host.spark.worker import SparkExecutor
 from headrace.io.sinks import Nowhere
 from headrace.stages.message import Message
 from headrace.stages.stage import StageRun
+from headrace.store.log import Commit
 
 __all__ = ["measure"]
 
@@ -68,9 +70,10 @@ class Costs:
     #: Seconds of processor, and bytes between stages, for an event of a large batch.
     cpu: float
     shuffled: float
-    #: Bytes of the state, and of a commit.
+    #: Bytes of the state, of a commit, and of the small blocks of state that are in it.
     state: float
     commit: float
+    inline: float
 
 
 def measure(root: Path, options: argparse.Namespace) -> Section:  # noqa: ARG001 - all are called alike
@@ -83,7 +86,8 @@ def measure(root: Path, options: argparse.Namespace) -> Section:  # noqa: ARG001
         for cost in costs:
             shown = (
                 f"{cost.batch * 1000:.0f} ms, driver {cost.driver * 1000:.0f} ms, {cost.cpu * 1e9:.0f} ns and "
-                f"{cost.shuffled:.1f} B an event, state {cost.state / 1e6:.1f} MB, commit {cost.commit / 1e3:.0f} kB"
+                f"{cost.shuffled:.1f} B an event, state {cost.state / 1e6:.1f} MB, commit {cost.commit / 1e3:.0f} kB "
+                f"and {cost.inline / 1e3:.0f} kB of small blocks"
             )
             section.rows.append(Row(f"{name}, {cost.buckets} buckets", "", shown))
             section.figures |= {f"{name} {cost.buckets} {key}": value for key, value in vars(cost).items()}
@@ -98,21 +102,26 @@ def _costs(root: Path, name: str, query: Callable[[Path], hr.Stream], small: Pat
     driver = statistics.median(b - r for b, r in zip(times[3:], watched.job_seconds[3:], strict=False))
     before = _busy()
     with _Watched() as watched:
-        _, state, commit = _run(query(large), root / f"large-{name}-{buckets}", buckets)
+        _, *sizes = _run(query(large), root / f"large-{name}-{buckets}", buckets)
     events = _LARGE * _ROWS
     return Costs(buckets, statistics.median(times[3:]), driver, (_busy() - before) / events,
-                 _shuffled(query(large), buckets) / events, state, commit)  # fmt: skip
+                 _shuffled(query(large), buckets) / events, *sizes)  # fmt: skip
 
 
-def _run(stream: hr.Stream, checkpoint: Path, buckets: int) -> tuple[list[float], float, float]:
-    """Seconds of every batch; the bytes of the state and of the last commit."""
+def _run(stream: hr.Stream, checkpoint: Path, buckets: int) -> tuple[list[float], float, float, float]:
+    """Seconds of every batch; the bytes of the state, and of the last commit without and in its small blocks.
+
+    Blocks of a task up to 64 kB are in the commit, and stay in the next ones until they are a megabyte together: what
+    they add says nothing about how a commit grows with buckets.
+    """
     query = stream.start(Nowhere(), checkpoint=str(checkpoint), files_per_batch=1, buckets=buckets)
     query.process_all_available()
     state = sum(operator["bytes"] for operator in query.progress()["operators"])
     times = list(query.batch_seconds)
     query.stop()
-    commits = sorted((checkpoint / "store" / "commits").iterdir())
-    return times, float(state), float(commits[-1].stat().st_size)
+    last = max((checkpoint / "store" / "commits").iterdir())
+    inline = sum(map(len, Commit.unpacked(last.name, pa.py_buffer(last.read_bytes())).inline.values()))
+    return times, float(state), float(last.stat().st_size - inline), float(inline)
 
 
 class _Watched:

@@ -21,8 +21,8 @@ INTRODUCTION = """\
 
 For those who know PySpark, Polars, ibis (12) or Flink's Table API (2.3). `s` and `t` are streams with the columns `k`,
 `x` and `at`, and `df`, `pl`, `F` what these libraries' own examples call so. A dash means that there is nothing of the
-kind. Names that look alike may mean slightly different things: here every row has a lifetime, and a join, a union or a
-filter holds [at every instant](semantics.md).
+kind. Names that look alike may mean slightly different things: here every row has a
+[lifetime](glossary.md#lifetime), and a join, a union or a filter holds [at every instant](semantics.md).
 """
 
 

@@ -31,7 +31,7 @@ from headrace.api.inputs import (
 from headrace.api.keyed_changes import read_changes
 from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
-from headrace.api.running import Run, run, start
+from headrace.api.running import Run, run, start_all
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
 from headrace.api.stream import Stream
 from headrace.api.windows import (
@@ -77,7 +77,7 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
-from headrace.expr.times import end, window_end, window_start
+from headrace.expr.times import end, start, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
 from headrace.modules.builtin import time_weighted_avg
@@ -198,6 +198,7 @@ __all__ = [
     "sql",
     "sql_aggregate",
     "start",
+    "start_all",
     "state",
     "stddev",
     "sum",

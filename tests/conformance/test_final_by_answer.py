@@ -76,7 +76,7 @@ def given_before_the_end(asked: dict[str, hr.Stream], host: str) -> dict[str, Ch
         parts = {name: [changes for changes, _ in result.batches[:-1]] for name, result in done.results.items()}
     else:
         sinks = {name: hr.memory() for name in asked}
-        query = hr.start([(asked[name], sinks[name]) for name in asked], files_per_batch=10, buckets=2)
+        query = hr.start_all([(asked[name], sinks[name]) for name in asked], files_per_batch=10, buckets=2)
         try:
             query.process_all_available()
             parts = {name: [changes for changes, _ in sink.batches] for name, sink in sinks.items()}

@@ -238,7 +238,7 @@ def test_differential_every_host_gives_the_same_history(finished: hr.Run, expect
     assert not hr.history_diff(right, finished.cht(name), names=("expected", "this host"))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", [name for name in QUERIES if name != "calendar"])  # `check_output` takes ticks
 def test_what_leaves_keeps_its_promises(finished: hr.Run, name: str):
     events = finished.events(name)
     check_output(events, retractions=name not in FINAL)

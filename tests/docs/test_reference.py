@@ -71,7 +71,7 @@ def test_few_examples_are_not_run():
 
 def test_signatures_are_written_as_they_are_in_the_source():
     assert make_reference.signature(*make_reference.found("tumbling")) == (
-        "hr.tumbling(size: DurationLike, origin: TimeLike = 0) -> Grid"
+        "hr.tumbling(size: DurationLike, origin: TimeLike | None = None, *, zone: str | None = None) -> Grid"
     )
     assert make_reference.signature(*make_reference.found("Stream.start")).startswith(
         "Stream.start(\n    *sinks: Any,\n    checkpoint: str | None = ...,\n"

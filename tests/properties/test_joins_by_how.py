@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import fmod
 from typing import Any
 
 from hypothesis import given, settings
@@ -29,11 +28,16 @@ def _less(a: Any, b: Any) -> bool:
     return a is not None and b is not None and a < b
 
 
+def _rest(i: int) -> int:
+    """The remainder of 2, with the sign of the number."""
+    return -(abs(i) % 2) if i < 0 else i % 2
+
+
 #: Keys and a condition, and what they mean for a pair of rows.
 MEETINGS: dict[str, tuple[Any, Any, Match]] = {
     "key": ("k", None, lambda a, b: a["k"] is not None and a["k"] == b["k"]),
     "nothing": ((), None, lambda _a, _b: True),
-    "computed": (col("i") % 2, None, lambda a, b: None not in (a["i"], b["i"]) and fmod(a["i"], 2) == fmod(b["i"], 2)),
+    "computed": (col("i") % 2, None, lambda a, b: None not in (a["i"], b["i"]) and _rest(a["i"]) == _rest(b["i"])),
     "pair": ([(col("i") + 1, "i")], None, lambda a, b: None not in (a["i"], b["i"]) and a["i"] + 1 == b["i"]),
     "condition": ("k", col("i") < col("i_right"), lambda a, b: a["k"] == b["k"] is not None and _less(a["i"], b["i"])),
     "null": ((), col("k").is_null() & (col("i_right") > 0), lambda a, b: a["k"] is None and _less(0, b["i"])),

@@ -168,7 +168,8 @@ def test_differential_insensitive_modules(stream: hr.Stream, window: Any, key: s
 
 @given(streams(), st.one_of(windows(), grids()), KEYS, CLIPPINGS, buckets())
 def test_differential_sensitive_aggregates(stream: hr.Stream, window: Any, key: str | None, clipping: Any, n: int):
-    out = grouped(stream, key).window(window, clipping=clipping).aggregate(t=Timed().of("x"), s=hr.sum("i"))
+    whole = grouped(stream, key).window(window, clipping=clipping)
+    out = whole.aggregate(t=Timed().of("x"), l=Listed().of("i", "x"), s=hr.sum("i"))
     differential_reference(out.node, buckets=n)
 
 

@@ -146,7 +146,7 @@ def test_upsert_rows_say_once_in_a_batch_what_became_of_a_key(most: int | None, 
     sink = hr.files(str(tmp_path / "out"), encoding="upsert", key="src")
     kept = Memory("upsert", ("src",))
     options = {"host": "local", "buckets": 2, "files_per_batch": 1, "max_trips": most}
-    running = hr.start([(pairs, sink), (pairs, kept)], checkpoint=str(tmp_path / "state"), **options)
+    running = hr.start_all([(pairs, sink), (pairs, kept)], checkpoint=str(tmp_path / "state"), **options)
     running.finish()
     running.stop()
     found = [kept.rows(), _read(tmp_path / "out")]

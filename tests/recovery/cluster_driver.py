@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     memory = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
     get_session("local-cluster[2,1,1024]", memory, app="headrace recovery")
     sinks = [(stream, hr.files(str(folder / "out" / name))) for name, stream in gated(folder).items()]
-    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
+    query = hr.start_all(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
     check_levels(query)
     for turn in count(1):
         query.process_all_available()

@@ -84,7 +84,7 @@ def start(folder: Path, host: str) -> Any:
     formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
     sinks = [(s, hr.files(str(folder / "out" / n), format=formats[n])) for n, s in queries(folder).items()]  # type: ignore[arg-type]
     buckets = None if (folder / "state" / "headrace.json").exists() else 2
-    return hr.start(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)  # type: ignore[arg-type]
+    return hr.start_all(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)  # type: ignore[arg-type]
 
 
 def main(folder: Path, host: str = "spark", calls: int = 0) -> None:

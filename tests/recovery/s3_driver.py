@@ -42,7 +42,7 @@ def die_at(calls: int) -> None:
 def start(folder: Path, url: str, buckets: int = 2) -> Any:
     streams = queries(folder)
     sinks = [(stream, hr.files(f"{url}/out/{name}")) for name, stream in streams.items()]
-    return hr.start(sinks, checkpoint=f"{url}/state", host="local", files_per_batch=1, buckets=buckets)
+    return hr.start_all(sinks, checkpoint=f"{url}/state", host="local", files_per_batch=1, buckets=buckets)
 
 
 def main(folder: Path, url: str, calls: int = 0) -> None:

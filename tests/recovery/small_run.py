@@ -24,7 +24,7 @@ def live(folder: Path) -> None:
         (streams["counts"], hr.files(str(folder / "out" / "counts"), format="jsonl")),
         (streams["nested"], hr.files(str(folder / "out" / "nested"), format="parquet")),
     ]
-    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
+    query = hr.start_all(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
     try:
         query.process_all_available()
     finally:

@@ -68,7 +68,7 @@ def check_answers(folder: Path) -> None:
 @pytest.mark.usefixtures("spark")
 def test_a_worker_killed_in_the_middle_stage(folder: Path):
     sinks = [(stream, hr.files(str(folder / "out" / name))) for name, stream in gated(folder).items()]
-    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
+    query = hr.start_all(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=2)
     try:
         check_levels(query)
         query.process_all_available()

@@ -127,7 +127,7 @@ def start(run: Run) -> Any:
     """Start the query, or continue it."""
     stream, names = QUERIES[run.query][0](run), QUERIES[run.query][1]
     sinks = [(stream, {**AVERAGES, **TOTALS}[name](run, run.place(name))) for name in names]
-    return hr.start(sinks, host=run.host, checkpoint=str(Path(run.folder) / "state"))
+    return hr.start_all(sinks, host=run.host, checkpoint=str(Path(run.folder) / "state"))
 
 
 # --- the process -----------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def table_of(database: Database, name: str) -> list[int]:
 
 @contextmanager
 def running(sinks: list[tuple[hr.Stream, Any]], folder: Path) -> Iterator[Any]:
-    query = hr.start(sinks, host="local", checkpoint=str(folder / "state"))
+    query = hr.start_all(sinks, host="local", checkpoint=str(folder / "state"))
     try:
         yield query
     finally:
@@ -149,7 +149,7 @@ def test_a_query_stops_promptly_while_the_broker_is_away(
     if kind == "writing":
         (tmp_path / "in").mkdir()
         stream = hr.read_csv(str(tmp_path / "in"), COLUMNS, lifetime=hr.point("ts"), progress=hr.advance(delay=0))
-    query = hr.start([(stream, sink)], host="local", checkpoint=str(tmp_path / "state"))
+    query = hr.start_all([(stream, sink)], host="local", checkpoint=str(tmp_path / "state"))
     query.process_all_available()
     kill(broker)
     if kind == "writing":
@@ -184,7 +184,7 @@ def test_a_wrong_address_of_a_broker_is_an_error_in_time(
     assert address in str(error)
     assert "trying again for 6 seconds" in caplog.text
     with pytest.raises(Unavailable, match=address):
-        hr.start([(events(address, "trades"), hr.kafka("answers", bootstrap=address))], host="local")
+        hr.start_all([(events(address, "trades"), hr.kafka("answers", bootstrap=address))], host="local")
 
 
 def test_a_wrong_address_or_user_of_a_database_is_an_error_at_once(database: Database) -> None:
@@ -218,7 +218,7 @@ def test_a_wrong_password_of_a_broker_is_an_error_in_time(broker: Broker, topic:
     assert "wrong" not in str(error)
     sink = hr.kafka(topic(), bootstrap=address, options=login("wrong"))
     with pytest.raises(SinkError, match=r"sasl\.password"):
-        hr.start([(events(broker.bootstrap, source), sink)], host="local")
+        hr.start_all([(events(broker.bootstrap, source), sink)], host="local")
     stream = events(address, source, options=login(LOGIN))
     with running([(stream, hr.memory())], tmp_path / "right") as query:
         query.process_all_available()
@@ -232,7 +232,7 @@ def test_a_missing_topic_is_an_error_that_names_it(broker: Broker, topic: Topic,
     assert isinstance(error, SourceError)
     assert "no-such-topic" in str(error)
     with pytest.raises(SinkError, match="create=True"):
-        hr.start([(events(broker.bootstrap, topic()), hr.kafka("no-such-topic", bootstrap=broker.bootstrap))],
+        hr.start_all([(events(broker.bootstrap, topic()), hr.kafka("no-such-topic", bootstrap=broker.bootstrap))],
                  host="local")  # fmt: skip
 
 

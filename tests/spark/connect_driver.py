@@ -62,14 +62,14 @@ def main(folder: Path, answer: Path) -> None:
     data, out, kept, heard = folder / "data", hr.files(str(folder / "out")), hr.memory(), []
     stream = files(data).group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count())
     options: dict[str, Any] = {"checkpoint": str(folder / "state"), "buckets": 2}
-    query = hr.start(
+    query = hr.start_all(
         [(stream, out), (stream, kept), (stream, FunctionSink(function=lambda *_: heard.append(1)))], **options
     )
     query.process_all_available()
     found["first"] = {"memory": kept.cht().to_pylist(), "heard": len(heard), "progress": query.progress()}
     query.stop()
     (data / "2.csv").write_text("k,t,v\na,55,1\nb,41,1\n")
-    query = hr.start([(stream, out), (stream, hr.memory()), (stream, FunctionSink())], **options)
+    query = hr.start_all([(stream, out), (stream, hr.memory()), (stream, FunctionSink())], **options)
     query.finish()
     found["second"] = {"progress": query.progress(), "counts": query.counts, "seconds": len(query.batch_seconds)}
     query.stop()

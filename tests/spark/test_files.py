@@ -84,7 +84,7 @@ def test_directories_that_grow_into_every_kind_of_sink(arriving: dict[str, Path]
     assert memory.cht().num_rows == 0, "before the first batch nothing is known"
     names = ("jsonl", "parquet", "final", "final parquet", "upsert", "hopping")
     out = {name: tmp_path / "out" / name for name in names}
-    query = hr.start(
+    query = hr.start_all(
         [
             (counts, hr.files(str(out["jsonl"]))),
             (both, hr.files(str(out["parquet"]), format="parquet")),

@@ -61,7 +61,7 @@ def streams(folder: Path) -> dict[str, hr.Stream]:
 
 def start(folder: Path, host: str, **options: Any) -> Any:
     pairs = [(stream, hr.files(str(folder / "out" / name))) for name, stream in streams(folder).items()]
-    return hr.start(pairs, host=host, checkpoint=str(folder / "state"), files_per_batch=1, **options)  # type: ignore[arg-type]
+    return hr.start_all(pairs, host=host, checkpoint=str(folder / "state"), files_per_batch=1, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rescaled", [False, True], ids=["", "rescaled"])

@@ -63,7 +63,7 @@ def test_a_running_query_says_it_once_in_the_log_and_below_its_table(
     stream = hr.read_csv(str(folder), "t LONG, k STRING", lifetime=hr.point("t"), progress=hr.advance(10))
     latest = hr.files(str(tmp_path / "latest"), encoding="upsert", key="k")
     with caplog.at_level(logging.WARNING, "headrace"):
-        query = hr.start([(stream, hr.console()), (stream, latest)], spark=spark, checkpoint=str(state), buckets=1)
+        query = hr.start_all([(stream, hr.console()), (stream, latest)], spark=spark, checkpoint=str(state), buckets=1)
         try:
             query.process_all_available()
             (folder / "2.csv").write_text("t,k\n90,a\n5,b\n")

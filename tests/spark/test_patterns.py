@@ -113,7 +113,7 @@ def test_differential_patterns_on_spark(buckets: int, lives: int, tmp_path: Path
 def run(streams: dict[str, hr.Stream], folder: Path, buckets: int, *, last: bool) -> None:
     """Answer what is there; at the end, all that is still open."""
     sinks = [(stream, hr.files(str(folder / "out" / name), format="parquet")) for name, stream in streams.items()]
-    query = hr.start(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)
+    query = hr.start_all(sinks, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)
     ended: Callable[[], None] = query.finish if last else query.process_all_available
     try:
         ended()

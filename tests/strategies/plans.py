@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from headrace.api.checks import instants_may_meet
 from headrace.api.inputs import events
-from headrace.api.running import start
 from headrace.api.stream import Stream
 from headrace.api.windows import hopping
 from headrace.expr import (
@@ -39,7 +38,7 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
-from headrace.expr.times import end
+from headrace.expr.times import end, start
 from headrace.plan.windows import Grid
 from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables
 

@@ -268,8 +268,8 @@ _AGGREGATES = (
 
 _WINDOWS = (
     Fault(
-        "session that ends one tick late", "headrace.operators.per_window.sessions", "SessionKernel._joined",
-        "rows.column(LATEST)), self.gap)", "rows.column(LATEST)), self.gap + 1)",
+        "session that ends one tick late", "headrace.operators.per_window.divide", "_sessions",
+        "np.diff(time) >= window.gap", "np.diff(time) > window.gap",
         "starts that are just a gap apart are one session, and ought to be two",
     ),
     Fault(
@@ -286,6 +286,22 @@ _WINDOWS = (
         "snapshots forgotten at the CTI", "headrace.operators.per_window.snapshot", "SnapshotWindowKernel._exchange",
         "closing = next_tick(windows.re)", "closing = windows.re",
         "the window that ends exactly at the CTI may still be extended with its event",
+    ),
+    Fault(
+        "what lasts is not looked at again", "headrace.operators.per_window.grid", "GridKernel._enter_next",
+        "horizon.shows + 1", "horizon.shows + 2",
+        "an event that lasts longer than the visible windows is not found in the next one, unless another is there",
+    ),
+    Fault(
+        "a snapshot continues from one that has ended", "headrace.operators.per_window.snapshot", "_Old.at",
+        "windows.re[found] > time", "windows.re[found] >= time",
+        "a window that starts where another ends continues from its items",
+    ),
+    Fault(
+        "a snapshot whose content changed alone", "headrace.operators.per_window.snapshot",
+        "SnapshotWindowKernel._correct",
+        "same[i] = False", "same[i] = same[i]",
+        "a window whose ends stay where they are is not computed again",
     ),
     Fault(
         "changed content, same window", "headrace.operators.per_window.kernel", "WindowKernel._recompute",

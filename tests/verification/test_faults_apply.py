@@ -275,12 +275,19 @@ EXAMPLES: dict[str, Example] = {
     "distinct by start": Example(
         counted(hr.tumbling(5), first=hr.first("i"), distinct=hr.distinct_count("i")), ("[0,1) a 1 1.0; [1,2) a 1 1.0",)
     ),
-    "session that ends one tick late": Example(counted(hr.session(4)), ("[0,1) a 1 1.0; [4,5) a 1 1.0",)),
+    "session that ends one tick late": Example(in_sessions(), ("[0,1) a 1 1.0; [4,5) a 1 1.0",)),
     "sessions that never fall apart": Example(
         counted(hr.session(4)), ("[0,1) a 1 1.0; [3,4) a 1 1.0; [6,7) a 1 1.0 | [3,4)->3 a 1 1.0",)
     ),
     "one more in a count window": Example(counted(hr.count_by_start(2)), ("[1,2) a 1 1.0; [0,1) a 1 1.0",)),
     "snapshots forgotten at the CTI": Example(lambda s: s.top(1, by="i"), ("[0,2) a 1 1.0; cti 2 | [0,2)->3 a 1 1.0",)),
+    "what lasts is not looked at again": Example(
+        lambda s: s.window(hr.tumbling(2)).top(1, by="i"), ("[0,9) a 1 1.0; cti 2 | cti 4 | cti 6",)
+    ),
+    "a snapshot continues from one that has ended": Example(
+        lambda s: s.top(1, by="i"), ("[0,2) a 5 1.0 | [2,4) a 1 1.0",)
+    ),
+    "a snapshot whose content changed alone": Example(lambda s: s.top(1, by="i"), ("[0,4) a 5 1.0 | [0,4) a 7 1.0",)),
     "changed content, same window": Example(in_sessions(), ("[0,1) a 1 1.0; [9,10) a 1 1.0 | [0,1) a 1 1.0",)),
     "quiet groups are forgotten": Example(in_sessions("k"), ("[0,1) a 1 1.0 | [4,5) _ 1 1.0",)),
     "answers forgotten when they are seen": Example(in_sessions(), ("[4,5) a 1 1.0; [0,1) a 1 1.0 | [0,1) a 1 1.0",)),

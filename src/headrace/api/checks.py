@@ -185,7 +185,7 @@ def checked_function(value: Any, where: str, instead: str) -> Callable[..., Any]
 
 def checked_pairs(pairs: Any) -> list[tuple[Node, Sink]]:
     """The plans of streams, each with its sink, at least one."""
-    allowed, instead = "pairs of a stream and a sink", "hr.start([(stream, hr.console())])"
+    allowed, instead = "pairs of a stream and a sink", "hr.start_all([(stream, hr.console())])"
     if not isinstance(pairs, Sequence) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise PlanError(f"a query is made of {allowed}", given=_shown(pairs), allowed=allowed, instead=instead)
     if not pairs:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from inspect import currentframe
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +23,6 @@ from headrace.display.timeline import Timeline
 from headrace.display.words import clipped, counted
 from headrace.errors import PlanError, RowsNotUsed
 from headrace.events import history
-from headrace.expr import Expr
-from headrace.expr.times import EventTime, Side
 from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
@@ -44,7 +42,7 @@ from headrace.stages.egress import check_places, deliver, prepared, show_losses
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "outputs_of", "run", "run_quietly", "start"]
+__all__ = ["Run", "outputs_of", "run", "run_quietly", "start_all"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
@@ -256,29 +254,15 @@ def _run_local(outputs: list[Output], sinks: Mapping[str, Sink], options: Mappin
     return done
 
 
-@overload
-def start(*, of: Side = "left") -> Expr: ...
-@overload
-def start(
+@shows_options(StartOptions)
+def start_all(
     pairs: Sequence[tuple[Node | HasNode, Any]],
     *,
     host: Host = "spark",
     consistency: Consistency = "speculative",
     **options: Unpack[StartOptions],
-) -> Query: ...
-@shows_options(StartOptions)
-def start(
-    pairs: Any = None,
-    *,
-    of: Side = "left",
-    host: Host = "spark",
-    consistency: Consistency = "speculative",
-    **options: Unpack[StartOptions],
-) -> Query | Expr:
-    """Run streams, each into its sink, as one query, until stopped. Without streams: the start of an event.
-
-    `hr.start()` is an expression, like `hr.end()`: the start of an event, a DATETIME where times are dates, else a
-    LONG. In the condition of a join, `hr.start(of="right")` is that of the other stream's event.
+) -> Query:
+    """Run streams, each into its sink, as one query, until stopped.
 
     `host` is `"spark"`, or `"local"` for this process, which needs no Java and reads no sources of Spark. Both take the
     options `checkpoint`, `buckets`, `trigger`, `files_per_batch`, `name` and `max_trips` (the most trips of a loop
@@ -286,8 +270,6 @@ def start(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
-    if pairs is None and not options:
-        return EventTime("start", of)
     plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))

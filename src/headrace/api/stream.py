@@ -30,7 +30,7 @@ from headrace.api.options import (
     shows_options,
 )
 from headrace.api.plotting import plot
-from headrace.api.running import Run, outputs_of, run, start
+from headrace.api.running import Run, outputs_of, run, start_all
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
 from headrace.display.html import html_stream
@@ -371,8 +371,8 @@ class Stream:
 
     @shows_options(StreamStartOptions)
     def start(self, *sinks: Any, **options: Unpack[StreamStartOptions]) -> Query:
-        """Run until stopped, on Spark or with `host="local"` in this process; see `headrace.start`."""
-        return start([(self.node, sink) for sink in sinks], **options)
+        """Run until stopped, on Spark or with `host="local"` in this process; see `headrace.start_all`."""
+        return start_all([(self.node, sink) for sink in sinks], **options)
 
     def verify(
         self,

@@ -14,7 +14,7 @@ from headrace.errors import ExpressionError
 from headrace.expr.nodes import Expr
 from headrace.schema import Schema
 
-__all__ = ["EventTime", "Moment", "Side", "end", "event_times", "window_end", "window_start"]
+__all__ = ["EventTime", "Moment", "Side", "end", "event_times", "start", "window_end", "window_start"]
 
 Moment = Literal["start", "end", "window_start", "window_end"]
 #: Whose event is meant in the condition of a join.
@@ -72,6 +72,14 @@ def event_times(exprs: Sequence[Expr]) -> list[EventTime]:
         found += [expr] if isinstance(expr, EventTime) else []
         waiting += expr.children
     return found
+
+
+def start(*, of: Side = "left") -> Expr:
+    """The start of an event: a DATETIME where times are dates, else a LONG.
+
+    In the condition of a join, `of="right"` means the other stream's event.
+    """
+    return EventTime("start", of)
 
 
 def end(*, of: Side = "left") -> Expr:

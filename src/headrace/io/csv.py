@@ -21,6 +21,7 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.one_pass import CsvPass
 from headrace.io.records import (
     BLOCK_BYTES,
+    BOM,
     MAX_LINE,
     Bounds,
     BrokenRecord,
@@ -142,8 +143,14 @@ class CsvDecoder:
         return FastRead(table.rename_columns([field.name for field in self.fields]), broken)
 
     def _closed(self, records: Records) -> memoryview | bytes:
-        """The records' bytes; with a line end if the last field is empty, which Arrow may otherwise read as quoted."""
+        """The records' bytes; with a line end if the last field is empty, which Arrow may otherwise read as quoted.
+
+        Arrow skips a byte order mark at the start. Here it is a character, since that of the file is gone already: it
+        gets another one before it.
+        """
         span = records.span
+        if span[: len(BOM)] == BOM:
+            span = memoryview(BOM + span)
         if b'"' not in records.data or span[-1:] != self._delimiter.encode():
             return span
         if not split_record(records.text(len(records) - 1), self._delimiter)[1]:

@@ -63,6 +63,12 @@ class DecodedBlock:
         refused = self.refused["row"].slice(0, 1).to_pylist()
         return 0 in refused or (len(self.rows) > 0 and int(self.rows[0]) == 0)
 
+    @property
+    def rows_before_refused(self) -> NDArray[np.int64]:
+        """How many of the good rows come before each refused row."""
+        places: NDArray[np.int64] = np.searchsorted(self.rows, self.refused["row"].to_numpy())
+        return places
+
     def where(self, row_filter: pc.Expression | None, columns: Sequence[str]) -> DecodedBlock:
         """The rows that pass the filter (null does not), with these columns; refused rows stay refused."""
         if row_filter is None:
@@ -75,9 +81,11 @@ class DecodedBlock:
         return replace(self, table=placed.select(list(columns)), rows=self.rows[kept], lines=lines, arrived=arrived)
 
     def slice(self, start: int, rows: int) -> DecodedBlock:
-        """A slice of the good rows; the first slice has the refused rows."""
+        """A slice of the good rows, with the refused rows before each of them; the last one has those at the end."""
+        stop = start + rows if start + rows < len(self.rows) else len(self.rows) + 1
         lines = None if self.lines is None else self.lines[start : start + rows]
-        refused = self.refused if start == 0 else self.refused.slice(0, 0)
+        before = self.rows_before_refused
+        refused = self.refused.filter(pa.array((before >= start) & (before < stop)))
         piece = self.table.slice(start, rows)
         arrived = None if self.arrived is None else self.arrived[start : start + rows]
         sliced = replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)

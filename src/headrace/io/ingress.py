@@ -33,6 +33,7 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, FARTHEST, event_problems
 from headrace.expr import Expr, evaluate
+from headrace.io.decoded import DecodedBlock
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.on_time import all_on_time
@@ -136,6 +137,8 @@ class Channel:
         self._keys = KeyTimes(policy, start.keys) if isinstance(policy, Advance) and keyed else None
         #: The earliest time of the next change in the order of the log.
         self._floor = start.high
+        #: The CTI before each row of the last block with refused rows, and after it.
+        self._passed = np.array([start.cti], np.int64)
 
     def begin_file(self) -> None:
         """Begin a file: its changes happen after those of other files, because positions do not tell files apart."""
@@ -150,20 +153,28 @@ class Channel:
         return cls(source, Progress(cti, before.high), report=report)
 
     def take(
-        self, table: pa.Table, full_rows: RowLookup | None = None, lines: Int64s | None = None
+        self,
+        table: pa.Table,
+        full_rows: RowLookup | None = None,
+        lines: Int64s | None = None,
+        *,
+        refused_between: bool = False,
     ) -> tuple[Changes, Changes]:
         """`(accepted, diverted)` of a block of rows of the source's columns.
 
         `full_rows` looks up rows by their place in the block, with the columns that the query does not read; `lines`
-        are the rows' lines in the file, -1 where unknown.
+        are the rows' lines in the file, -1 where unknown; with `refused_between`, `refuse` follows.
         """
         self.report.counts["rows"] += table.num_rows
         lifetime = self.source.lifetime
-        quick = self._on_time(table)
+        quick = None if refused_between else self._on_time(table)
         if quick is not None:
             return quick, Changes.empty(DIVERTED)
+        size = table.num_rows
+        kept = np.arange(size)
         if isinstance(lifetime, Changed):
-            table, full_rows, lines = self._without_preimages(lifetime, table, full_rows, lines)
+            kept = np.flatnonzero(~is_preimage(lifetime, table))
+            table, full_rows, lines = self._without_preimages(table, kept, full_rows, lines)
         rows = self._events(table)
         if isinstance(lifetime, Arrival):
             rows = _spaced(rows, self._high)
@@ -172,6 +183,8 @@ class Channel:
         if in_log_order:
             rows = _in_log_order(rows, max(self._high, self._floor), ~bad)
         late, cti = self._judge(rows, ~bad, table)
+        if refused_between:
+            self._passed = np.r_[cti, self._cti][np.searchsorted(kept, np.arange(size + 1))]
         if (isinstance(lifetime, Arrival) or in_log_order) and late.any():
             rows, late = _move_to_cti(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
@@ -209,15 +222,13 @@ class Channel:
     # --- rows to events ----------------------------------------------------------------------------------------------
 
     def _without_preimages(
-        self, lifetime: Changed, table: pa.Table, full_rows: RowLookup | None, lines: Int64s | None
+        self, table: pa.Table, kept: Int64s, full_rows: RowLookup | None, lines: Int64s | None
     ) -> tuple[pa.Table, RowLookup | None, Int64s | None]:
         """A block without the rows that repeat what was there before a change; they are accepted, and counted."""
-        skipped = is_preimage(lifetime, table)
-        if not skipped.any():
+        if len(kept) == table.num_rows:
             return table, full_rows, lines
-        kept = np.flatnonzero(~skipped)
         for counter in ("accepted", "preimages"):
-            self.report.counts[counter] += len(skipped) - len(kept)
+            self.report.counts[counter] += table.num_rows - len(kept)
         lookup = None if full_rows is None else lambda places: full_rows(kept[places])
         return table.take(pa.array(kept)), lookup, None if lines is None else lines[kept]
 
@@ -353,13 +364,16 @@ class Channel:
             to_numpy(events.column("le")), to_numpy(events.column("re")), events.select(list(schema.names))
         )
 
-    def refuse(self, reasons: list[str], texts: list[str], lines: pa.Array | None = None) -> Changes:
-        """Divert rows that could not be decoded."""
+    def refuse(self, block: DecodedBlock) -> Changes:
+        """Divert the rows of a block that could not be decoded, each at the CTI of the rows before it."""
+        reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
         if texts and self.source.bad_rows == "raise":
             raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
         self.report.counts["rows"] += len(texts)
         self.report.counts["malformed"] += len(texts)
-        return self._diverted(reasons, texts, np.full(len(texts), self._cti, np.int64), lines)
+        passed = self._passed if len(block.rows) else np.array([self._cti])
+        lines = block.refused["line"] if self.file is not None else None
+        return self._diverted(reasons, texts, passed[block.rows_before_refused], lines)
 
     def _diverted(self, reasons: list[str], texts: list[str], cti: Int64s, lines: pa.Array | None) -> Changes:
         if not texts:

@@ -240,7 +240,18 @@ def _literal(text: str) -> float | _Huge:
     return _Huge(text) if math.isinf(value) else value
 
 
-_PARSER = json.JSONDecoder(parse_float=_literal)
+def _whole_number(text: str) -> int:
+    return _NegativeZero() if text == "-0" else int(text)
+
+
+_PARSER = json.JSONDecoder(parse_float=_literal, parse_int=_whole_number)
+
+
+class _NegativeZero(int):
+    """The number `-0`, whose sign a float keeps."""
+
+    def __float__(self) -> float:
+        return -0.0
 
 
 @dataclass(frozen=True)

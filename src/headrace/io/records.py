@@ -23,7 +23,7 @@ from headrace.meter import note_bytes
 from headrace.schema import Field
 
 __all__ = [
-    "BLOCK_BYTES", "LARGEST_LEAF", "MAX_LINE", "Bounds", "BrokenRecord", "Decoder", "FastRead", "Records",
+    "BLOCK_BYTES", "BOM", "LARGEST_LEAF", "MAX_LINE", "Bounds", "BrokenRecord", "Decoder", "FastRead", "Records",
     "SplitRecords", "blocks", "count_lines", "decode",
 ]  # fmt: skip
 
@@ -37,7 +37,8 @@ LARGEST_LEAF = 1 << 16
 _FEW = 64
 _COUNTED = 1 << 17
 _NEWLINE, _RETURN, _QUOTE = 10, 13, 34
-_BOM = b"\xef\xbb\xbf"
+#: The byte order mark of UTF-8.
+BOM = b"\xef\xbb\xbf"
 _OTHER_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # UTF-16 and UTF-32
 
 
@@ -245,7 +246,7 @@ def _without_mark(start: bytes) -> bytes:
             allowed="UTF-8, with or without a byte order mark",
             instead="iconv -f UTF-16 -t UTF-8 old.csv > new.csv",
         )
-    return start.removeprefix(_BOM)
+    return start.removeprefix(BOM)
 
 
 def _check_lines(data: bytes, max_line: int) -> None:

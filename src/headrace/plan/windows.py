@@ -161,7 +161,7 @@ class Hopping(Grid):
         return np.where(endless, INFINITY, np.where(endless, 0, k) * self.hop + (self.origin + self.size))
 
     def closed(self, time: int) -> int:
-        return (max(-LIMIT, min(LIMIT, time)) - self.origin - self.size) // self.hop
+        return min((max(-LIMIT, time) - self.origin - self.size) // self.hop, self.begun(LIMIT))
 
     def begun(self, time: int) -> int:
         return (max(-LIMIT, min(LIMIT, time)) - self.origin) // self.hop

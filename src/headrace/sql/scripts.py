@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 from headrace.api.options import StreamRunOptions, StreamStartOptions, shows_options
-from headrace.api.running import Run, run, start
+from headrace.api.running import Run, run, start_all
 from headrace.api.stream import Stream
 from headrace.display.words import clipped
 from headrace.host.driving.query import Query
@@ -59,10 +59,10 @@ class Script:
 
     @shows_options(StreamStartOptions)
     def start(self, sink: Any = None, **options: Unpack[StreamStartOptions]) -> Query:
-        """Run until stopped, as `headrace.start` does: every INSERT INTO, and the other queries into `sink`."""
+        """Run until stopped, as `headrace.start_all` does: every INSERT INTO, and the other queries into `sink`."""
         pairs = [*self.deliveries.values(), *((stream, sink) for stream in self.queries.values() if sink is not None)]
         settings = self.session.options(options.get("host", "spark"))
         settings.pop("batch_rows", None)
         if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
             settings["checkpoint"] = self.session.catalog.place(self.session.catalog.settings["checkpoint"])
-        return start(pairs, **{**settings, **options})
+        return start_all(pairs, **{**settings, **options})

@@ -1,8 +1,9 @@
 """Level 0: a task reads a part of a source, turns it into changes, and runs the linear operators of the level.
 
 Rows are judged in their order, because each may be late by those before it. What follows needs nothing of other rows:
-if a host passes `workers`, the operators run in threads, piece by piece, while the next rows are judged. The reports of
-a task, which the next batch needs, are there when its rows are judged.
+if a host passes `workers`, the operators run in threads, piece by piece, while the next rows are judged; there
+each piece is also divided by bucket. The reports of a task, which the next batch needs, are there when its rows are
+judged.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Executor, Future
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.changes import Changes
 from headrace.columnar import concat
 from headrace.io.decoded import DecodedBlock
-from headrace.io.ingress import Channel, ChannelReport, RowLookup
+from headrace.io.ingress import Channel, ChannelReport
 from headrace.io.reading import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Node, Output, Source
+from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Output, Source
 from headrace.progress import Progress
-from headrace.stages.cut import Line
+from headrace.stages.cut import Line, PlanEdge
 from headrace.stages.message import REPORTS, RESULT, Message, split
 
 __all__ = ["Intake", "circulated"]
@@ -37,6 +38,10 @@ _TOGETHER = 20_000
 _MOST_RUNNING = 8
 #: Threads get pieces of about so many rows: their columns stay in a core's cache.
 _PIECE = 100_000
+
+
+#: Rows to send, by edge, for each bucket; what is combined first, and outputs without a stage, have one table.
+_Sent: TypeAlias = dict[int, list[pa.Table | None]]
 
 
 class Intake:
@@ -58,9 +63,9 @@ class Intake:
         self._reports: list[ChannelReport] = []
         self._waiting: list[tuple[Changes, Changes]] = []
         self._rows = 0
-        #: Rows to send, by edge, of the blocks that have been run; and those that are being run, in their order.
-        self._done: list[dict[int, pa.Table]] = []
-        self._running: deque[Future[dict[int, pa.Table]]] = deque()
+        #: Rows to send of the blocks that have been run; and those that are being run, in their order.
+        self._done: list[_Sent] = []
+        self._running: deque[Future[_Sent]] = deque()
         #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
 
@@ -77,18 +82,14 @@ class Intake:
             self.channel.begin_file()
         if block.table.num_rows:
             full_rows = whole_rows(self.source, path, block) if path is not None else None
-            self.take(block.table, full_rows, block.lines if known else None)
+            lines = block.lines if known else None
+            refused = block.refused.num_rows > 0
+            self._add(*self.channel.take(block.table, full_rows, lines, refused_between=refused))
         if block.refused.num_rows:
-            reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
-            lines = block.refused["line"] if known else None
-            self._add(Changes.empty(self.source.schema), self.channel.refuse(reasons, texts, lines))
+            self._add(Changes.empty(self.source.schema), self.channel.refuse(block))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
         self.channel.report.counts["lost_offsets"] += block.lost
-
-    def take(self, table: pa.Table, full_rows: RowLookup | None = None, lines: NDArray[np.int64] | None = None) -> None:
-        """Take a block of rows."""
-        self._add(*self.channel.take(table, full_rows, lines))
 
     def _add(self, accepted: Changes, diverted: Changes) -> None:
         self._waiting.append((accepted, diverted))
@@ -108,8 +109,8 @@ class Intake:
         while len(self._running) > _MOST_RUNNING:
             self._done.append(self._running.popleft().result())
 
-    def _run(self, waiting: list[tuple[Changes, Changes]]) -> dict[int, pa.Table]:
-        """The rows to send after the operators of the level, by edge."""
+    def _run(self, waiting: list[tuple[Changes, Changes]]) -> _Sent:
+        """The rows to send after the operators of the level."""
         accepted, diverted = (Changes.concat(parts) for parts in zip(*waiting, strict=True))
         outputs: dict[str, Changes | pa.Table] = {self.source.fingerprint: accepted}
         for node in self.line.at(0):
@@ -121,9 +122,18 @@ class Intake:
                 changes = [part for part in parts if isinstance(part, Changes)]
                 if changes:
                     outputs[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
-        sent = {edge.number: edge.producer.fingerprint for edge in self.line.edges if edge.start == 0}
-        sent |= {RESULT - number: output.input.fingerprint for number, output in self._outputs}
-        return {edge: _as_table(outputs[name]) for edge, name in sent.items() if name in outputs}
+        sent: _Sent = {}
+        for edge in self.line.edges:
+            if edge.start == 0 and edge.producer.fingerprint in outputs:
+                table = _as_table(outputs[edge.producer.fingerprint])
+                sent[edge.number] = [table] if isinstance(edge.producer, Combine) else self._split(table, edge)
+        for number, output in self._outputs:
+            if output.input.fingerprint in outputs:
+                sent[RESULT - number] = [_as_table(outputs[output.input.fingerprint])]
+        return sent
+
+    def _split(self, table: pa.Table, edge: PlanEdge) -> list[pa.Table | None]:
+        return split(table, edge.route, self.buckets, self.sender)
 
     def end(self) -> list[ChannelReport]:
         """End the reading, and return the reports of the channels."""
@@ -135,18 +145,20 @@ class Intake:
         if self._waiting:
             self._send()
         self._done += [running.result() for running in self._running]
-        ready: dict[int, list[pa.Table]] = {}
-        for edge_number, table in ((n, table) for done in self._done for n, table in done.items() if table.num_rows):
-            ready.setdefault(edge_number, []).append(table)
         for edge in self.line.edges:
-            if edge.number in ready:
-                table = _merged(edge.producer, ready[edge.number])
-                for bucket, rows in enumerate(split(table, edge.route, self.buckets, self.sender)):
-                    if rows is not None:
-                        yield Message(bucket, edge.number, rows)
+            parts = [done[edge.number] for done in self._done if edge.number in done]
+            if isinstance(edge.producer, Combine):
+                tables = [table for part in parts for table in part if table is not None and table.num_rows]
+                parts = [self._split(_merged(edge.producer, tables), edge)] if tables else []
+            for bucket, pieces in enumerate(zip(*parts, strict=True)):
+                rows = [piece for piece in pieces if piece is not None]
+                if rows:
+                    yield Message(bucket, edge.number, concat(rows))
         for number, _ in self._outputs:
-            if RESULT - number in ready:
-                yield Message(self.sender % self.buckets, RESULT - number, concat(ready[RESULT - number]))
+            tables = [table for done in self._done for table in done.get(RESULT - number, []) if table is not None]
+            tables = [table for table in tables if table.num_rows]
+            if tables:
+                yield Message(self.sender % self.buckets, RESULT - number, concat(tables))
         reports = {self.source.fingerprint: [report.to_json() for report in self._reports]}
         for bucket in range(self.buckets):
             yield Message(bucket, REPORTS, extra=reports)
@@ -189,8 +201,6 @@ def _as_table(data: Changes | pa.Table) -> pa.Table:
     return data.to_table() if isinstance(data, Changes) else data
 
 
-def _merged(producer: Node, tables: list[pa.Table]) -> pa.Table:
+def _merged(producer: Combine, tables: list[pa.Table]) -> pa.Table:
     table = concat(tables)
-    if isinstance(producer, Combine) and len(tables) > 1:
-        return compact(table, Layout(producer.aggregate), [FIRST, LAST])
-    return table
+    return table if len(tables) == 1 else compact(table, Layout(producer.aggregate), [FIRST, LAST])

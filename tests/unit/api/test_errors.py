@@ -86,15 +86,15 @@ def test_several_streams_in_a_list_are_told_the_star():
     ("build", "said"),
     [
         (STREAM.start, "at least one sink"),
-        (lambda: hr.start([]), "at least one sink"),
+        (lambda: hr.start_all([]), "at least one sink"),
         (lambda: STREAM.start("x"), "this is not a sink"),
         (lambda: STREAM.start(None), "this is not a sink"),
         (lambda: STREAM.start([hr.memory()]), "this is not a sink"),
         (lambda: STREAM.start(hr.memory(), "out"), "this is not a sink"),
-        (lambda: hr.start([(STREAM, "x")]), "this is not a sink"),
-        (lambda: hr.start([("x", hr.memory())]), "this is not a stream"),
-        (lambda: hr.start(STREAM), "pairs of a stream and a sink"),
-        (lambda: hr.start([STREAM]), "pairs of a stream and a sink"),
+        (lambda: hr.start_all([(STREAM, "x")]), "this is not a sink"),
+        (lambda: hr.start_all([("x", hr.memory())]), "this is not a stream"),
+        (lambda: hr.start_all(STREAM), "pairs of a stream and a sink"),
+        (lambda: hr.start_all([STREAM]), "pairs of a stream and a sink"),
     ],
 )
 def test_what_is_no_sink(build: Build, said: str):
@@ -141,7 +141,7 @@ def test_options_may_be_left_open():
         (lambda: STREAM.run(host="spark", chekpoint="x"), "chekpoint", "checkpoint", "checkpoint=..."),
         (lambda: STREAM.run(host="spark", file_per_batch=1), "file_per_batch", "master", "files_per_batch=..."),
         (lambda: STREAM.start(hr.memory(), chekpoint="x"), "chekpoint", "trigger", "checkpoint=..."),
-        (lambda: hr.start([(STREAM, hr.memory())], Master="local"), "Master", "trigger", "master=..."),
+        (lambda: hr.start_all([(STREAM, hr.memory())], Master="local"), "Master", "trigger", "master=..."),
     ],
 )
 def test_an_unknown_option_is_told_the_nearest(build: Build, given: str, allowed: str, instead: str):

@@ -120,7 +120,7 @@ def test_several_streams_and_diverted_rows(data: Path, tmp_path: Path):
     add(data, (1, "late", 1))
     rows = hr.read_csv(str(data), SCHEMA, lifetime=hr.point("t"), progress=hr.ordered())
     seen, counted = hr.memory(), hr.memory()
-    query = hr.start(
+    query = hr.start_all(
         [(rows, seen), (rows.window(hr.tumbling(10)).aggregate(n=hr.count()), counted)],
         host="local", checkpoint=str(tmp_path / "state"), files_per_batch=1,
     )  # fmt: skip

@@ -38,7 +38,7 @@ def _run(database: Path, checkpoint: Path, table: str = "log", buckets: int | No
     orders = hr.read_source(adapter, lifetime=hr.point("ts"), progress=hr.ordered())
     totals = orders.group_by("item").window(hr.tumbling(10)).aggregate(total=hr.sum("amount"))
     sink = SqliteSink("final", database=str(database), table=table)
-    query = hr.start([(totals, sink)], host="local", checkpoint=str(checkpoint), buckets=buckets)
+    query = hr.start_all([(totals, sink)], host="local", checkpoint=str(checkpoint), buckets=buckets)
     query.process_all_available()
     query.stop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from headrace.errors import PlanError
 from headrace.host.local import run as local_run
 from headrace.host.local.run import run_local
 from headrace.host.result import Result
-from headrace.host.threads import ahead
+from headrace.host.threads import Room, ahead
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.generator import Ticks, plain_ticks, write_files
@@ -123,10 +124,59 @@ def test_items_come_in_order_and_not_too_far_ahead():
             taken.append(number)
             yield number
 
-    source = ahead(items(), 2)
+    source = ahead(items(), lambda: 2)
     assert [next(source) for _ in range(3)] == [0, 1, 2]
     source.close()
     assert len(taken) <= 6
+
+
+def test_as_many_items_wait_as_there_is_room_for():
+    room = Room(100, 3)
+    assert room.items(0) == 1  # no size is known
+    room.fill(20)
+    assert room.items(0) == 3
+    room.fill(45)
+    assert (room.items(0), room.items(1)) == (0, 1)
+    room.free(20)
+    assert room.items(0) == 1
+    assert room.peak == 65
+
+
+@pytest.mark.parametrize(("waiting", "ahead_at_most"), [(1, 2), (1 << 30, 6)])
+def test_rows_that_wait_for_slow_stages_are_bounded_by_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int, ahead_at_most: int
+):
+    for number in range(20):
+        pq.write_table(pa.table({"t": [number] * 1000}), tmp_path / f"{number:02}.parquet")
+    stream = hr.read_parquet(str(tmp_path), schema="t LONG", lifetime=hr.point("t"), order="name")
+    read, run, begun, far = local_run.read_listed, local_run.Runner.run, [], []
+
+    def reads(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
+        begun.append(file)
+        return read(source, file)
+
+    def slowly(runner: local_run.Runner, taken: local_run.TakenBatch) -> None:
+        time.sleep(0.02)
+        far.append(len(begun) - len(far))  # this batch, and those that are ahead
+        run(runner, taken)
+
+    monkeypatch.setattr(local_run, "_WAITING", waiting)
+    monkeypatch.setattr(local_run, "read_listed", reads)
+    monkeypatch.setattr(local_run.Runner, "run", slowly)
+    assert stream.window(hr.tumbling(5)).aggregate(n=hr.count()).run(threads=2).cht()["n"].to_pylist() == [5000] * 4
+    assert max(far) <= ahead_at_most + 1
+    assert max(far) > 1  # the next batch is read meanwhile
+
+
+def test_a_clock_is_called_by_the_thread_that_runs_the_query(trades: hr.Stream):
+    callers = set()
+
+    def clock() -> int:
+        callers.add(threading.current_thread())
+        return 0
+
+    run_local([Output(_queries(trades)["average"].node, "out")], clock=clock, threads=4)
+    assert callers == {threading.current_thread()}
 
 
 def test_an_error_is_raised_where_its_item_would_be():
@@ -135,7 +185,7 @@ def test_an_error_is_raised_where_its_item_would_be():
         yield 2
         raise ZeroDivisionError
 
-    source = ahead(items(), 2)
+    source = ahead(items(), lambda: 2)
     assert [next(source), next(source)] == [1, 2]
     with pytest.raises(ZeroDivisionError):
         next(source)

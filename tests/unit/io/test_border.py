@@ -66,7 +66,7 @@ def test_sinks_get_the_times_of_their_stream(encoding: Any, host: str, tmp_path:
         if host == "run":
             hr.run({"a": signals(), "b": signals()}, sinks={"a": memory, "b": files})
         else:
-            query = hr.start([(signals(), memory), (signals(), files)], host="local")
+            query = hr.start_all([(signals(), memory), (signals(), files)], host="local")
             query.finish()
             query.stop()
         assert memory.cht().schema.names == ["start", "end", "x"]

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,40 @@ def test_differential_json(lines: list[str], end: str, last: str, columns: tuple
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         read_as(monkeypatch, read, columns)
+
+
+def all_ways(read: Callable[..., Iterator[DecodedBlock]]) -> DecodedBlock:
+    """What is read, in one pass or not, and in blocks of any size."""
+    found = []
+    for size in (1 << 20, 7, 12, 30):
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            found += both(monkeypatch, lambda size=size: list(read(size=size)))
+    for other in found[1:]:
+        assert_same(found[0], other)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ('x"y,1\nz"w,2\n', ['x"y', 'z"w']),  # stray quotes do not join rows
+        ("x,1\n\ufeffy,2\nz,3", ["x", "\ufeffy", "z"]),  # a byte order mark is one at the start of a file only
+        ("\ufeffx,1\n\ufeff,2\n\ufeff\ufeff,3", ["x", "\ufeff", "\ufeff\ufeff"]),
+    ],
+)
+def test_what_a_text_of_csv_is_does_not_depend_on_the_way_it_is_read(rows: str, expected: list[str]):
+    schema = Schema.of("s STRING, i INT")
+    read = partial(read_csv, path="x", schema=schema, fields=schema.fields, header=False)
+    assert all_ways(lambda size: read(io.BytesIO(rows.encode()), size=size)).table["s"].to_pylist() == expected
+
+
+def test_what_a_number_of_json_is_does_not_depend_on_the_way_it_is_read():
+    lines = b'{"d": -0, "i": -0, "f": -0}\n{"d": 1}\n{"d": "odd"}\n{"d": -0.0, "f": 0}\n'
+    fields = Schema.of("d DOUBLE, i INT, f FLOAT").fields
+    block = all_ways(lambda size: read_json(io.BytesIO(lines), fields, size=size))
+    assert repr(block.table["d"].to_pylist()) == "[-0.0, 1.0, -0.0]"
+    assert repr(block.table["f"].to_pylist()) == "[-0.0, None, 0.0]"
+    assert block.table["i"].to_pylist() == [0, None, None]
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])

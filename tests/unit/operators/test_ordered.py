@@ -9,6 +9,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import HeadraceError, PlanError
+from headrace.operators.ordered import kernel as ordered_kernel
 from headrace.plan.ordered import By, Slides, Time, Tuples
 from headrace.plan.windows import Hopping
 from headrace.testing.checks import check_output
@@ -292,3 +293,16 @@ def test_explain_says_what_is_kept():
     assert "the last 3 tuples of each group" in points((1, 1)).window(hr.sliding(3)).aggregate(n=hr.count()).explain()
     assert "state: all tuples" in points((1, 1)).over().aggregate(m=hr.max("v")).explain()
     assert "state: a total of each group" in points((1, 1)).over().aggregate(n=hr.count()).explain()
+
+
+@pytest.mark.parametrize("rows", [3, 5, 500])
+def test_frames_of_many_tuples_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch, rows: int):
+    """All pairs of a tuple and its frame would take more memory than there is."""
+    values = [7, 3, 9, 1, 4, 4, 8, 2, 6, 5]
+    events = [{"le": 10 * i, "v": v} for i, v in enumerate(values)]
+    query = hr.events([*events[1:], events[0]]).over(rows=rows).aggregate(m=hr.max("v"), d=hr.collect("v"))
+    whole = query.cht().to_pylist()
+    assert [row["m"] for row in whole] == [max(values[max(0, i - rows) : i + 1]) for i in range(len(values))]
+    for most in (1, 4, 9):
+        monkeypatch.setattr(ordered_kernel, "_MOST_PAIRS", most)
+        assert query.cht().to_pylist() == whole

@@ -227,6 +227,11 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
         "SessionKernel",
         "columnar, incremental; keeps sums for each session, and for each start after the CTI",
     ),
+    "sums of sessions that are cut": (
+        lambda s: s.window(hr.session(5, longest=20)).aggregate(n=hr.sum("x")),
+        "WindowKernel",
+        "columnar, changed windows anew; with longest=, all starts of a group decide",
+    ),
     "medians of sessions": (
         lambda s: s.window(hr.session(5)).aggregate(n=hr.median("x")),
         "WindowKernel",

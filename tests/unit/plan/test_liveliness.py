@@ -196,7 +196,22 @@ def test_sessions_wait_for_their_gap():
     run = Driven(count(hr.session(5)))
     assert run.feed((1, 2, 1), (4, 5, 1), cti=8) == 1
     assert run.feed(cti=9) == 9
+    assert [trace.rows for trace in run.kernel.traces.values()] == [0, 0, 0]
+
+
+def test_sessions_whose_events_are_read_wait_for_their_gap():
+    run = Driven(lambda stream: stream.window(hr.session(5)).aggregate(middle=hr.median("x")))
+    assert run.feed((1, 2, 1), (4, 5, 1), cti=8) == 1
+    assert run.feed(cti=9) == 9
     assert run.remembered == []
+
+
+def test_a_session_is_a_row_whatever_it_holds():
+    run = Driven(count(hr.session(5)))
+    run.feed(*((time, time + 1, 1) for time in range(1000)), cti=999)
+    run.feed((1000, 1001, 1), (1000, 1001, 1), cti=1000)
+    assert run.kernel.traces["open"].scan("__n").num_rows <= 3  # it, and perhaps what it was and what takes that back
+    assert run.kernel.traces["instants"].rows == 5  # at 996 and later: an event that may be taken back starts later
 
 
 def test_advice_is_given_where_it_helps():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headrace as hr
-from headrace.errors import SqlError
+from headrace.errors import CheckpointError, SqlError
 from headrace.history.duckdb import DuckDBHistory
 from headrace.modules import Module
 from headrace.operators.ordered import tumbling
@@ -259,3 +260,27 @@ def test_tumbles_are_native_and_give_what_python_gives(asked: str, frame: str, m
     in_python = [made.cht(), *(hr.Stream(side).cht() for side in sides)]
     for one, other in zip(native, in_python, strict=True):
         assert not hr.history_diff(one, other)
+
+
+def test_a_checkpoint_of_panes_in_two_operators_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Panes and windows of a native aggregate with EXPIRE ran in two operators once; others still do, and continue."""
+    (tmp_path / "in").mkdir()
+
+    def run(batch: int, aggregate: str) -> list[int]:
+        rows = "".join(f"{10 * batch + i},{10 * batch + i}\n" for i in range(7))
+        (tmp_path / "in" / f"{batch}.csv").write_text("t,v\n" + rows)
+        read = hr.read_csv(str(tmp_path / "in"), "t LONG, v LONG", lifetime=hr.point("t"), progress=hr.advance(2))
+        query = hr.sql(f"{aggregate} SELECT mysum(v) OVER (ROWS 7 PRECEDING SLIDE 2) AS s FROM b", b=read)
+        answers = hr.memory()
+        started = query.start(answers, host="local", checkpoint=str(tmp_path / f"state{len(aggregate)}"))
+        started.process_all_available()
+        started.stop()
+        return [row["s"] for row in answers.cht().to_pylist()]
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Over, "pane_code", None)
+        for aggregate in (SUM, SUM + WINDOW):
+            assert run(1, aggregate) == [21, 46, 75]
+    assert run(2, SUM)[-4:] == [111, 133, 155, 177]
+    with pytest.raises(CheckpointError, match="the checkpoint belongs to another query"):
+        run(2, SUM + WINDOW)

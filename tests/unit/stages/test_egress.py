@@ -32,7 +32,7 @@ def on_local(first: FileSink, second: FileSink) -> None:
 
 
 def on_spark(first: FileSink, second: FileSink) -> None:
-    hr.start([(EVENTS, first), (EVENTS, second)])  # refused before a session is asked for
+    hr.start_all([(EVENTS, first), (EVENTS, second)])  # refused before a session is asked for
 
 
 @pytest.mark.parametrize("host", [on_local, on_spark])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.api.history import check_new, write_parquet
-from headrace.api.running import Run, run_quietly, start
+from headrace.api.running import Run, run_quietly, start_all
 from headrace.api.stream import Stream
 from headrace.border import shown
 from headrace.changes import Changes
@@ -113,7 +113,7 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
     pairs: list[Any] = [(stream, _sink(name, screens[name], printer)) for name, stream in loaded.queries.items()]
     pairs += loaded.deliveries.values()
     with working(f"{loaded.name}: starting on {settings['host']}"):
-        query = start(pairs, **settings)
+        query = start_all(pairs, **settings)
     print_note(f"{loaded.name} runs until Ctrl-C")
     try:
         query.await_termination()

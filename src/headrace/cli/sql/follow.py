@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from headrace.api.running import outputs_of, start
+from headrace.api.running import outputs_of, start_all
 from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
@@ -117,7 +117,7 @@ class FollowedOnSpark:
         self.result = Result(stream.schema, functions=functions_of(stream.node))
         self._arrivals: list[tuple[Changes, Progress]] = []
         sink = FunctionSink(function=lambda _, changes, progress: self._arrivals.append((changes, progress)))
-        self.query = start([(stream, sink)], **options)
+        self.query = start_all([(stream, sink)], **options)
 
     def poll(self) -> None:
         """Take the batches that have arrived from Spark."""

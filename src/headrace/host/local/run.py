@@ -7,6 +7,7 @@ A run to the end of all sources uses several cores: files are decoded in threads
 stages process the one before it, and the buckets of a stage run in parallel. Judging the rows of a batch needs only the
 promises of earlier batches, which are known as soon as those are judged. If the query calls users' Python code, only
 the decoding is in threads: such code may depend on the thread that calls it, and holds Python's global lock anyway.
+If the stages are slower than reading, rows wait; how many is bounded by their bytes.
 
 Tests drive a `Runner` themselves, batch by batch: they may end one source before the others, and `save` and `restored`
 continue a run as if in another process.
@@ -29,7 +30,7 @@ from headrace.errors import PlanError
 from headrace.host.memory import keep_freed_memory
 from headrace.host.received import received
 from headrace.host.result import FinishedRun, Result
-from headrace.host.threads import ahead, available_cores, in_order
+from headrace.host.threads import Room, ahead, available_cores, in_order
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
@@ -53,8 +54,9 @@ from headrace.trace import stored_segments
 
 __all__ = ["Runner", "SavedRun", "batches_of", "run_local"]
 
-#: How many batches a step may be ahead of the next one.
+#: How many batches a step may be ahead of the next one; and how many bytes of rows may wait, if that is fewer.
 _AHEAD = 2
+_WAITING = 256 << 20
 #: Files with more bytes than this are worth several buckets.
 _LARGE = 32 << 20
 
@@ -107,7 +109,8 @@ def _run_to_the_end(
 ) -> FinishedRun:
     parallel = threads > 1 and not calls_python(*line.outputs)
     stopped, work = Event(), current()
-    readers = _Readers(threads, stopped) if threads > 1 else None
+    room = Room(_WAITING, _AHEAD)
+    readers = _Readers(threads, room, stopped) if threads > 1 else None
     if work.shown:
         work.total_bytes = total_bytes(line.sources)
     with ExitStack() as stack:
@@ -115,27 +118,35 @@ def _run_to_the_end(
         if workers is not None:
             stack.callback(partial(workers.shutdown, cancel_futures=True))
         runner = Runner(line, buckets, clock, workers=workers, stopped=stopped)
-        batches = stack.enter_context(
-            closing(ahead(_taken(runner, batch_rows, readers, work), _AHEAD if parallel else 0))
-        )
+        batches: Iterable[TakenBatch] = _taken(runner, batch_rows, readers, room, work)
+        if parallel and clock is None:  # a clock is called by the caller's thread
+            batches = stack.enter_context(closing(ahead(batches, partial(room.items, 1))))
         if readers is not None:  # if the run fails, they stop first: others may wait for them
             stack.enter_context(readers)
         stack.callback(stopped.set)  # so that no thread begins another block
         for work.batch, taken in enumerate(batches):
             runner.run(taken)
+            room.free(taken.size)
+            del taken  # its rows are not kept while the next batch is awaited
         if finish:
             runner.end()
     return runner.done
 
 
-def _taken(runner: Runner, batch_rows: int | None, readers: _Readers | None, work: Work) -> Iterator[TakenBatch]:
+def _taken(
+    runner: Runner, batch_rows: int | None, readers: _Readers | None, room: Room, work: Work
+) -> Iterator[TakenBatch]:
     """Every batch, judged, in order."""
     feeds = {source.fingerprint: batches_of(source, batch_rows, readers, work) for source in runner.line.sources}
     while feeds:
         round_ = {f: next(feed, None) for f, feed in feeds.items()}
         feeds = {f: feed for f, feed in feeds.items() if round_[f] is not None}
         if feeds or runner.ticking:
-            yield runner.take({f: blocks for f, blocks in round_.items() if blocks is not None})
+            taken = runner.take({f: blocks for f, blocks in round_.items() if blocks is not None})
+            room.fill(taken.size)
+            del round_
+            yield taken
+            del taken
 
 
 @dataclass(frozen=True)
@@ -146,6 +157,8 @@ class TakenBatch:
     signals: list[Message]
     reports: Reports
     progress: Mapping[str, Progress]
+    #: The bytes of the rows.
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +221,7 @@ class Runner:
                 messages += self._report(source, ChannelReport(cti=source.policy.cti(self.clock())))
             if source.fingerprint in ended:
                 messages += self._report(source, ChannelReport(cti=INFINITY))
-        return TakenBatch(intakes, messages, *self._judged())
+        return TakenBatch(intakes, messages, *self._judged(), sum(map(_size, blocks.values())))
 
     def run(self, taken: TakenBatch) -> None:
         """Run the stages of a batch."""
@@ -343,7 +356,8 @@ def batches_of(
             yield from map(read, files) if readers is None else readers.in_order(read, files)
             return
         for file in files:
-            for block in ahead(read_counted(source, file, work), 0 if readers is None else _AHEAD):
+            blocks = read_counted(source, file, work)
+            for block in blocks if readers is None else ahead(blocks, lambda: _AHEAD):
                 yield from ([(piece, file.path)] for piece in _cut(block, batch_rows))
 
 
@@ -353,15 +367,30 @@ def _whole(source: Source, file: ListedFile, *, work: Work, stopped: Event | Non
     return [(block, file.path) for block in blocks]
 
 
-class _Readers:
-    """Threads that decode files. When a run ends early, they end with their next block."""
+def _size(blocks: Sequence[Block]) -> int:
+    return sum(block.table.nbytes for block, _ in blocks)
 
-    def __init__(self, threads: int, stopped: Event) -> None:
+
+class _Readers:
+    """Threads that decode files, as long as there is room. When a run ends early, they end with their next block."""
+
+    def __init__(self, threads: int, room: Room, stopped: Event) -> None:
         self._threads, self._stopped = ThreadPoolExecutor(threads, "headrace-read"), stopped
+        self._room = room
 
     def in_order(self, read: Callable[..., list[Block]], files: Iterable[ListedFile]) -> Iterator[list[Block]]:
         """The blocks of every file, in the order of the files; some are read ahead."""
-        return in_order(partial(read, stopped=self._stopped), files, self._threads, _AHEAD)
+
+        def decode(file: ListedFile) -> list[Block]:
+            blocks = read(file, stopped=self._stopped)
+            self._room.fill(_size(blocks))
+            return blocks
+
+        def handed_over(blocks: list[Block]) -> list[Block]:
+            self._room.free(_size(blocks))
+            return blocks
+
+        return map(handed_over, in_order(decode, files, self._threads, partial(self._room.items, 0)))
 
     def __enter__(self) -> Self:
         return self

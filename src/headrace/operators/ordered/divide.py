@@ -50,7 +50,13 @@ class Spans:
         return len(self.group)
 
     def filter(self, mask: Bools) -> Spans:
-        return Spans(self.group[mask], self.first[mask], self.last[mask], self.le[mask], self.re[mask])
+        return self._take(mask)
+
+    def part(self, start: int, stop: int) -> Spans:
+        return self._take(slice(start, stop))
+
+    def _take(self, some: Bools | slice) -> Spans:
+        return Spans(self.group[some], self.first[some], self.last[some], self.le[some], self.re[some])
 
 
 def without_prefix(table: pa.Table) -> pa.Table:

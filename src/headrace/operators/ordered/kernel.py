@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ from headrace.operators.kernel import Data, Kernel, cancelled_rows, expression_t
 from headrace.operators.ordered.divide import Reach, Spans, closing, divide, next_slide, without_prefix
 from headrace.operators.ordered.keep import Retention, least_bound, next_settled, next_shown, retention
 from headrace.operators.ordered.sums import RunSums
-from headrace.operators.ordered.tuples import OrderedTuples, Past, order_tuples, ranges
+from headrace.operators.ordered.tuples import OrderedTuples, Past, bounded_runs, order_tuples, ranges
 from headrace.operators.per_window.content import EarlierState, Outputs, content_of
 from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.items import Members
@@ -48,6 +49,8 @@ __all__ = ["OrderedKernel"]
 
 _COUNT, _UPTO, _FIRST, _SKIP = "__count", "__upto", "__first", "__skip"
 _PAST = (_COUNT, _UPTO, _FIRST, _SKIP)
+#: How many pairs of a window and a tuple are computed together: frames of many tuples have more than fit into memory.
+_MOST_PAIRS = 1 << 21
 
 
 class OrderedKernel(Kernel):
@@ -192,17 +195,28 @@ class OrderedKernel(Kernel):
 
     def _outputs_of(self, spans: Spans, inside: Bools | None, tuples: OrderedTuples, keys: pa.Table) -> Outputs:
         """The outputs of windows; `inside` is a mask of the tuples of their runs that are in them, None for all."""
-        windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
         arguments = self._with_arguments(tuples)
         if self.sums is not None and inside is None:
+            windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
             return self.sums.outputs(windows, spans.first, spans.last, arguments)
-        number, row = ranges(spans.first, spans.last)
-        if inside is not None:
-            number, row = number[inside], row[inside]
         if not self.per_window.sensitive:
             # No module sees times, so the place in the order decides what is first and last, not time and value.
             places = np.arange(len(tuples), dtype=np.int64)
             arguments = Changes(places, places + 1, arguments.weight, arguments.payload)
+        pairs = np.r_[0, np.cumsum(np.maximum(spans.last - spans.first + 1, 0))]
+        parts = []
+        for start, stop in pairwise(bounded_runs(pairs, _MOST_PAIRS)):
+            some = None if inside is None else inside[pairs[start] : pairs[stop]]
+            outputs = self._outputs_of_some(spans.part(start, stop), some, arguments, keys)
+            parts.append(outputs.of_windows_from(start))
+        return Outputs.concat(parts)
+
+    def _outputs_of_some(self, spans: Spans, inside: Bools | None, arguments: Changes, keys: pa.Table) -> Outputs:
+        """The outputs of so few windows that the pairs of them and their tuples fit into memory."""
+        windows = Windows(spans.group, spans.le, spans.re, np.empty(0, np.int64))
+        number, row = ranges(spans.first, spans.last)
+        if inside is not None:
+            number, row = number[inside], row[inside]
         named = self.groups.key_columns(keys, windows.group)
         states: dict[str, list[bytes | None]] = {name: [None] * len(spans) for name in self.content.stateful}
         nothing = np.empty(0, np.int64)

@@ -14,7 +14,7 @@ from headrace.changes import Changes
 from headrace.columnar import Int64s, sortable
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["OrderedTuples", "Past", "distinct", "order_tuples", "ranges", "run_starts", "tuple_order"]
+__all__ = ["OrderedTuples", "Past", "bounded_runs", "distinct", "order_tuples", "ranges", "run_starts", "tuple_order"]
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,19 @@ def ranges(first: Int64s, last: Int64s) -> tuple[Int64s, Int64s]:
     count = np.maximum(last - first + 1, 0)
     owner = np.repeat(np.arange(len(first)), count)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count) + first[owner]
+
+
+def bounded_runs(before: Int64s, most: int) -> list[int]:
+    """Bounds that divide items into runs of up to `most` in total, or of one item; `before` are sums up to each item.
+
+    >>> bounded_runs(np.array([0, 3, 6, 9, 30, 31]), 7)
+    [0, 2, 3, 4, 5]
+    """
+    bounds, last = [0], len(before) - 1
+    while bounds[-1] < last:
+        start = bounds[-1]
+        bounds.append(max(start + 1, int(np.searchsorted(before, before[start] + most, "right")) - 1))
+    return bounds if last else [0, 0]
 
 
 def run_starts(*columns: Int64s) -> Int64s:

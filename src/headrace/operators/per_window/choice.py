@@ -19,6 +19,7 @@ from headrace.operators.per_window.sessions import SessionKernel, keeps_sessions
 from headrace.operators.per_window.snapshot import SnapshotWindowKernel, continues
 from headrace.plan.nodes import Aggregate, PerWindow, Top
 from headrace.plan.ordered import Ordered
+from headrace.plan.windows import Session
 
 __all__ = ["aggregate_choice", "window_choice"]
 
@@ -91,7 +92,8 @@ def _columnar_text(node: PerWindow, kernel: _Kernel) -> str:
         return "columnar, changed windows from their outputs, or anew when one of these is taken back"
     if kernel in _CONTINUE and content.sums is not None:
         return "columnar, changed windows from sums, or anew when a least or greatest value is taken back"
-    return "columnar, changed windows anew"
+    bounded = isinstance(node.window, Session) and node.window.longest is not None
+    return "columnar, changed windows anew" + ("; with longest=, all starts of a group decide" if bounded else "")
 
 
 def _module_text(module: Module) -> str:

@@ -7,7 +7,7 @@ outputs in one call. Members are pairs of a window and an event, with the number
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -44,6 +44,20 @@ class Outputs:
     failures: tuple[tuple[int, str], ...] = ()
     #: The new states of incremental modules and sums of built-in aggregates, a row for each window.
     states: pa.Table | None = None
+
+    def of_windows_from(self, first: int) -> Outputs:
+        """The outputs, if window 0 has another number."""
+        failures = tuple((first + number, reason) for number, reason in self.failures)
+        return replace(self, window=self.window + first, failures=failures)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Outputs]) -> Outputs:
+        """The outputs of several windows, without their states."""
+        if len(parts) == 1:
+            return parts[0]
+        window, le, re = (np.concatenate([getattr(part, name) for part in parts]) for name in ("window", "le", "re"))
+        failures = tuple(failure for part in parts for failure in part.failures)
+        return cls(window, le, re, concat([part.payload for part in parts]), failures)
 
 
 class Content(ABC):

@@ -147,8 +147,9 @@ class Calls:
         le, re = _clipped(self.node, wle, wre, events.le[row], events.re[row])
         values = events.payload.select(list(dict.fromkeys(self.fields)))
         rank = ranks(values, [(name, "ascending") for name in values.column_names])[row]
-        # Ends do not decide for a module that does not see them: one may move after the window is closed.
-        order = np.lexsort((rank, re, le, window) if module.time_sensitive else (rank, le, window))
+        # Ends do not decide for a module that does not see them: one may move after the window is closed. Nor does
+        # clipping, which such a module does not see either.
+        order = np.lexsort((rank, re, le, window) if module.time_sensitive else (rank, events.le[row], window))
         order = np.repeat(order, np.abs(events.weight[row[order]]))
         columns = [
             _cast(values.column(name), field.type).take(pa.array(row[order])).to_pylist()

@@ -44,7 +44,7 @@ from headrace.plan.nodes import Aggregate, PerWindow
 from headrace.plan.windows import Session
 from headrace.progress import Progress
 from headrace.segments import Hashes
-from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.time import INFINITY, NEG_INFINITY
 from headrace.trace import HASH, TIME, Segment, Trace
 
 __all__ = ["SessionKernel", "keeps_sessions"]
@@ -57,7 +57,7 @@ def keeps_sessions(node: PerWindow) -> bool:
     """Whether the sessions of a node can be rows of sums."""
     if not isinstance(node, Aggregate) or not isinstance(node.window, Session) or node.modules:
         return False
-    if getattr(node.window, "longest", None) is not None:  # a session that ends by its length depends on all its starts
+    if node.window.longest is not None:  # a session that ends by its length depends on all its starts
         return False
     layout = AggregateContent(node).layout
     return layout is not None and not layout.bag_columns
@@ -300,7 +300,7 @@ class SessionKernel(Kernel):
             self._correct(Changes.from_table(rows), self._visible, scalars["cti"])
 
     def held_by(self) -> str:
-        return f"open sessions; CTI {format_ticks(self.scalars['cti'])}"
+        return f"open windows; CTI {self.time_text(self.scalars['cti'])}"
 
 
 def _where(rows: pa.Table, mask: Bools) -> pa.Table:

@@ -74,12 +74,19 @@ def _asked(part: s.Select, relation: Relation, *, bare: bool) -> dict[str, s.Col
     """The names of times that a SELECT uses of a relation, each with a place; a column of the same name wins."""
     own = {name.lower() for name in relation.columns}
     found: dict[str, s.Column] = {}
-    for one in inside(part):
+    for one in _outside_brackets(part):
         if isinstance(one, s.Column) and (name := one.name.text.lower()) in MOMENTS and name not in own:
             mine = bare if one.stream is None else one.stream.text.lower() == relation.name.lower()
             if mine:
                 found.setdefault(name, one)
     return found
+
+
+def _outside_brackets(part: s.Select) -> list[s.Part]:
+    """All parts of a SELECT but the items of FROM, whose brackets say `ON le` for the time of the stream itself."""
+    clauses = [child for child in part.parts() if not isinstance(child, (s.FromItem, s.Join))]
+    clauses += [join.on for join in part.joins if join.on is not None]
+    return [one for clause in clauses for one in inside(clause)]
 
 
 def _of_window(part: s.Select) -> dict[str, s.Column]:
