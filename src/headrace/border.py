@@ -21,7 +21,7 @@ from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = [
     "DATE", "LIFETIME", "TimeColumns", "as_ticks", "checked_time_columns", "fill_infinity", "is_shown", "lifetimes",
-    "refuse_taken", "shown", "shown_time",
+    "refuse_taken", "shown", "shown_time", "with_date_texts",
 ]  # fmt: skip
 
 #: The names of the columns with the start and the end of an event.
@@ -93,6 +93,17 @@ def shown_time(ticks: int, *, dates: bool) -> int | str:
     if not dates:
         return ticks
     return format_ticks(ticks, dates=True) + ("" if ticks in (INFINITY, NEG_INFINITY) else "Z")
+
+
+def with_date_texts(table: pa.Table) -> pa.Table:
+    """Events with texts of dates for ticks, for a few rows: Python's dates do not hold all of them."""
+    for name in (*LIFETIME, _NEW_END):
+        place = table.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_integer(table.schema.field(place).type):
+            ticks = table.column(place).to_pylist()
+            texts = [None if time is None else format_ticks(time, dates=True) for time in ticks]
+            table = table.set_column(place, name, pa.array(texts, pa.string()))
+    return table
 
 
 def is_shown(table: pa.Table) -> bool:

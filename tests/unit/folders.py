@@ -30,6 +30,7 @@ FOLDERS = (
     Folder(("schema",), "columns and types, in Arrow and in SQL"),
     Folder(("compiled", "coding", "hashing"), "loops compiled to machine code; codes and hashes of columns"),
     Folder(("columnar", "pieces"), "helpers for Arrow and NumPy columns; writing bytes without a copy"),
+    Folder(("border",), "times as users see them, and back to ticks"),
     Folder(
         ("deep", "cache", "entry_points", "meter"),
         "recursion without Python's stack; the cache folder; what installed packages offer; progress bars",

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.border import with_date_texts
 from headrace.changes import Changes
 from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
@@ -504,10 +505,5 @@ def _row_text(table: pa.Table, row: int, source: Source) -> str:
 
 def _row_texts(table: pa.Table, source: Source) -> list[str]:
     table = table.drop_columns([name for name in table.column_names if name in STAMPS])
-    for name in CONTROL[1:] if source.dates else ():
-        place = table.schema.get_field_index(name)
-        if place >= 0 and pa.types.is_integer(table.schema.field(place).type):
-            ticks = table.column(place).to_pylist()
-            texts = [None if time is None else format_ticks(time, dates=True) for time in ticks]
-            table = table.set_column(place, name, pa.array(texts, pa.string()))
+    table = with_date_texts(table) if source.dates else table
     return [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]
