@@ -31,8 +31,9 @@ from headrace.border import with_date_texts
 from headrace.changes import Changes
 from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
-from headrace.events import CONTROL, FARTHEST, event_problems
+from headrace.events import CONTROL, event_problems
 from headrace.expr import Expr, evaluate
+from headrace.io.arrival_times import move_to_cti, spaced
 from headrace.io.decoded import DecodedBlock
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
@@ -41,7 +42,7 @@ from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
-from headrace.schema import ARRIVAL, STAMPS, Schema
+from headrace.schema import STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
 __all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
@@ -175,16 +176,16 @@ class Channel:
             table, full_rows, lines = self._without_preimages(table, kept, full_rows, lines)
         rows = self._events(table)
         if isinstance(lifetime, Arrival):
-            rows = _spaced(rows, self._high)
+            rows = spaced(rows, self._high)
         bad, why_bad = self._problems(rows, table)
-        in_log_order = isinstance(lifetime, Changed) and lifetime.in_log_order
-        if in_log_order:
-            rows = _in_log_order(rows, max(self._high, self._floor), ~bad)
+        by_log = isinstance(lifetime, Changed) and lifetime.in_log_order
+        if by_log:
+            rows = in_log_order(rows, max(self._high, self._floor), ~bad)
         late, cti = self._judge(rows, ~bad, table)
         if refused_between:
             self._passed = np.r_[cti, self._cti][np.searchsorted(kept, np.arange(size + 1))]
-        if (isinstance(lifetime, Arrival) or in_log_order) and late.any():
-            rows, late = _move_to_cti(rows, late, cti)
+        if (isinstance(lifetime, Arrival) or by_log) and late.any():
+            rows, late = move_to_cti(rows, late, cti)
         events, refused = self._apply_policy(rows, late, cti, ~bad)
         if self.source.policy.late == "drop" and late.any():
             self._note_dropped(rows, table, late, cti, lines)
@@ -392,40 +393,6 @@ class Channel:
         """Keep the first row that is not used, as an example."""
         if self.report.example is None:
             self.report.example = example
-
-
-def _spaced(events: pa.Table, high: int) -> pa.Table:
-    """Points at their arrival, at distinct times: each at its own time, or a tick after the point before it."""
-    absent = np.asarray(pc.is_null(events.column("le")))
-    le = to_numpy(pc.fill_null(events.column("le"), NEG_INFINITY // 2))
-    place = np.arange(len(le), dtype=np.int64)
-    first = np.int64(NEG_INFINITY // 2 if high == NEG_INFINITY else min(high, FARTHEST) + 1)
-    le = np.maximum.accumulate(np.maximum(le - place, first)) + place
-    return _timed(events, le, absent)
-
-
-def _in_log_order(events: pa.Table, first: int, fine: Flags) -> pa.Table:
-    """Changes at their arrival, or at the time of the change before if that is later."""
-    if events.num_rows == 0:
-        return events
-    le = np.where(fine, to_numpy(pc.fill_null(events.column("le"), 0)), NEG_INFINITY)
-    le = np.maximum(np.maximum.accumulate(le), first)
-    return _timed(events, le, ~fine)
-
-
-def _move_to_cti(events: pa.Table, late: Flags, cti: Int64s) -> tuple[pa.Table, Flags]:
-    """Late points at their arrival, moved to the CTI; and those that stay late, because time has ended."""
-    moved = late & (cti < FARTHEST)
-    le = np.where(moved, cti, to_numpy(pc.fill_null(events.column("le"), 0)))
-    return _timed(events, le, np.asarray(pc.is_null(events.column("le")))), late & ~moved
-
-
-def _timed(events: pa.Table, le: Int64s, absent: Flags) -> pa.Table:
-    """Points at new times, which are also their arrivals."""
-    values = {"le": le, "re": le + CHRONON} | ({ARRIVAL: le} if ARRIVAL in events.column_names else {})
-    for name, times in values.items():
-        events = events.set_column(events.schema.get_field_index(name), name, pa.array(times, mask=absent))
-    return events
 
 
 def _inserts(size: int) -> pa.DictionaryArray | pa.Array:

@@ -16,7 +16,7 @@ from headrace.errors import IntentError
 QUERY = """
 import headrace as hr
 s = hr.events("le | re | k | x\\n1 | 5 | a | 2.5\\n3 | 9 | b | 1.0")
-out = s.group_by("k").window(hr.session(4)).aggregate(n=hr.count())
+out = s.group_by("k").window(hr.session(4)).aggregate(n=hr.count(), middle=hr.median("x"))
 """
 
 
