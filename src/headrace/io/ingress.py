@@ -33,7 +33,7 @@ from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
 from headrace.events import CONTROL, event_problems
 from headrace.expr import Expr, evaluate
-from headrace.io.arrival_times import move_to_cti, spaced
+from headrace.io.arrival_times import in_log_order, move_to_cti, spaced
 from headrace.io.decoded import DecodedBlock
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems

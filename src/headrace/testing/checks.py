@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
+from headrace.border import as_ticks
 from headrace.errors import EventError, HeadraceError, PlanError
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, format_ticks
 
@@ -42,7 +43,7 @@ def output_violations(
     """
     alive: Counter[Hashable] = Counter()
     cti = NEG_INFINITY
-    for number, event in enumerate(events.to_pylist()):
+    for number, event in enumerate(as_ticks(events).to_pylist()):
         problem = _problem(event, shape, cti, alive, retractions=retractions)
         if problem is not None:
             yield number, problem

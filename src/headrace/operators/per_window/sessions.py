@@ -64,7 +64,7 @@ def keeps_sessions(node: PerWindow) -> bool:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _JoinedRows:
     """The session that each of some rows belongs to; and for each session its group, first and latest start."""
 
     number: Int64s
@@ -187,7 +187,7 @@ class SessionKernel(Kernel):
         before = self._with_bounds(keys, first[which], latest[which], before.drop_columns([WINDOW]))
         return before, self._net(concat([zone, _where(changes, ~early)]), zone)
 
-    def _merged(self, rows: pa.Table, joined: _Joined, number: Int64s) -> pa.Table:
+    def _merged(self, rows: pa.Table, joined: _JoinedRows, number: Int64s) -> pa.Table:
         """One row for each session, from rows and the numbers of their sessions."""
         if np.bincount(number).max(initial=0) <= 1:
             return rows
@@ -198,7 +198,7 @@ class SessionKernel(Kernel):
         keys = rows.select(self.keys).take(pa.array(place[which]))
         return self._with_bounds(keys, joined.first[which], joined.latest[which], sums.drop_columns([WINDOW]))
 
-    def _joined(self, rows: pa.Table) -> _Joined:
+    def _joined(self, rows: pa.Table) -> _JoinedRows:
         group, _ = factorize(rows.select(self.keys))
         return _join(group, to_numpy(rows.column(FIRST)), to_numpy(rows.column(LATEST)), self.gap)
 
@@ -313,12 +313,12 @@ def _cells(keys: Hashes, cell: Int64s) -> Hashes:
     return hash_rows(pa.table({"key": keys.view(np.int64), "cell": cell}))
 
 
-def _join(group: Int64s, first: Int64s, latest: Int64s, gap: int) -> _Joined:
+def _join(group: Int64s, first: Int64s, latest: Int64s, gap: int) -> _JoinedRows:
     """The sessions of rows with a first and a latest start each."""
     order, _ = order_of_steps(group, first)
     number, *sessions = (np.empty(len(group), np.int64) for _ in range(4))
     count = _join_in_order(order, group, first, latest, gap, number, *sessions)
-    return _Joined(number, *(column[:count] for column in sessions))
+    return _JoinedRows(number, *(column[:count] for column in sessions))
 
 
 @compiled(INTS, INTS, INTS, INTS, INT, NEW_INTS, NEW_INTS, NEW_INTS, NEW_INTS)
