@@ -20,6 +20,7 @@ from tests.strategies.plans import plans
 
 import headrace as hr
 from headrace import col
+from headrace.border import as_ticks
 from headrace.testing import check_output
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
@@ -238,10 +239,10 @@ def test_differential_every_host_gives_the_same_history(finished: hr.Run, expect
     assert not hr.history_diff(right, finished.cht(name), names=("expected", "this host"))
 
 
-@pytest.mark.parametrize("name", [name for name in QUERIES if name != "calendar"])  # `check_output` takes ticks
+@pytest.mark.parametrize("name", QUERIES)
 def test_what_leaves_keeps_its_promises(finished: hr.Run, name: str):
-    events = finished.events(name)
-    check_output(events, retractions=name not in FINAL)
+    events = as_ticks(finished.events(name))
+    check_output(finished.events(name), retractions=name not in FINAL)
     ctis = [row["le"] for row in events.to_pylist() if row["kind"] == "cti"]
     assert ctis == sorted(set(ctis))
     assert ctis[-1] == hr.INFINITY

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.api.options import StreamRunOptions, shows_options
 from headrace.api.stream import Stream
+from headrace.border import as_ticks
 from headrace.columnar import factorize
 from headrace.errors import PlanError
 from headrace.events import CONTROL
@@ -31,6 +32,7 @@ def order_violations(events: pa.Table, order: Order) -> Iterator[tuple[int, str]
     """
     if order not in get_args(Order):
         raise PlanError("unknown order", given=order, allowed=", ".join(get_args(Order)))
+    events = as_ticks(events)
     alive: Counter[tuple[int, int]] = Counter()
     highest, above = NEG_INFINITY, ""
     rows = zip(events.select(list(CONTROL)).to_pylist(), _identities(events), strict=True)
