@@ -150,7 +150,7 @@ def test_explain_says_who_decides_what_is_final():
     text = _sessions(clicks).where(col("n") > 1).final().explain(liveliness=True)
     assert "Final" not in text
     assert "final answers only" in text
-    assert "all items of a window once, when it is closed" in text
+    assert "answers once, when a session is closed" in text
     assert "final answers do not wait for it" in text
     joined = _sessions(clicks).join(_sessions(clicks.shift(5)), "who").select("who").final().explain(liveliness=True)
     assert "answers wait for the CTI of Join: the least of its inputs" in joined
