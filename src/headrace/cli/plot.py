@@ -36,13 +36,10 @@ def command(
 
     The query runs in process, to the end of its inputs. What a correction has made untrue is dashed or struck out.
     """
-    # Imported here, since `headrace --help` does not need it.
-    from headrace.cli.run.printing import print_note
-
     name, stream = find_stream(target)
     file = output if output is not None else Path(f"{folder_of(name)}.svg")
     options: dict[str, Any] = {} if batch_rows is None else {"batch_rows": batch_rows}
     look: dict[str, Any] = {"start": start, "end": end, "rows": rows, "width": width, "title": name}
     timeline = stream.plot(by or (), **look, **options)
     timeline.save(file)
-    print_note(f"{file}: {timeline.summary}")
+    typer.echo(f"{file}: {timeline.summary}")
