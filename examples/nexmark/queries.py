@@ -60,8 +60,8 @@ def sales(auctions: Stream, bids: Stream, *, lowest: bool = False) -> Stream:
 
     Of equal prices the earliest bid wins. With `lowest` the auction goes to the lowest bid.
     """
-    price = col("price") if lowest else -col("price")
-    leading = offers(auctions, bids).group_by("id").top(1, by=[price, col("bid_date_time")], descending=False)
+    order = ["price", "bid_date_time"]
+    leading = offers(auctions, bids).group_by("id").top(1, by=order, descending=[not lowest, False])
     ended = auctions.point_at_end().select(ended=col("id"))
     return leading.extend(1).join(ended, on={"id": "ended"})  # one instant more, to meet the end
 
@@ -100,7 +100,7 @@ def q6(auctions: Stream, bids: Stream, *, lowest: bool = False) -> Stream:
 
 def q7(bids: Stream) -> Stream:
     """What is the highest bid of each ten seconds? Of equal ones, the earliest."""
-    highest = bids.window(hr.tumbling("10 s")).top(1, by=[-col("price"), col("date_time")], descending=False)
+    highest = bids.window(hr.tumbling("10 s")).top(1, by=["price", "date_time"], descending=[True, False])
     return highest.select("auction", "price", "bidder", "date_time")
 
 
@@ -204,8 +204,8 @@ class Ranked(hr.Operator):
 
 def q19(bids: Stream) -> Stream:
     """Which are the ten highest bids on each auction, and in which order?"""
-    order = [-col("price"), col("date_time"), col("extra")]
-    highest = bids.set_duration(hr.INFINITY).group_by("auction").top(10, by=order, descending=False)
+    order = ["price", "date_time", "extra"]
+    highest = bids.set_duration(hr.INFINITY).group_by("auction").top(10, by=order, descending=[True, False, False])
     return highest.group_by("auction").window(hr.snapshot()).operate(Ranked())
 
 
