@@ -22,12 +22,17 @@ __all__ = ["push_filters"]
 
 def push_filters(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
     """`Where(Source)` becomes a source that reads less, for all that read it."""
-    pushed = {where.input.fingerprint: _parts(where)[0] for where in _candidates(outputs)}
+    wheres = {where.input.fingerprint: where for where in _candidates(outputs)}
+    pushed = {source: _parts(where)[0] for source, where in wheres.items()}
+    #: The predicate whose part a reader got: another filter above it may have another one, which stays.
+    whole = {id(pushed[source]): where.predicate for source, where in wheres.items()}
 
     def push(node: Node) -> Node:
         if isinstance(node, Source) and pushed.get(node.fingerprint) is not None:
             return replace(node, pushed=pushed[node.fingerprint])
         if isinstance(node, Where) and isinstance(node.input, Source) and node.input.pushed is not None:
+            if whole.get(id(node.input.pushed)) is not node.predicate:
+                return node
             rest = _parts(node)[1]
             return node.input if rest is None else Where(node.input, rest)
         return node
