@@ -10,7 +10,7 @@ from typing import Any
 from headrace.errors import ExpressionError, PlanError
 from headrace.expr import AggregateCall, Expr, col, lit
 from headrace.expr.times import EventTime, Moment, Side, event_times
-from headrace.plan.lifetimes import AlterLifetime, furthest_back
+from headrace.plan.lifetimes import AlterLifetime, furthest_back, in_ticks, of_ticks
 from headrace.plan.nodes import Node, Select, Where
 from headrace.plan.times import only, with_times
 from headrace.schema import Type
@@ -155,6 +155,11 @@ def altered(node: Node, start: Any, end: Any, lasts: Any, earliest: DurationLike
     found = dict(zip(given, resolved, strict=True))
     for name, expr in found.items():
         _check_type(name, expr.type(timed.schema), given[name], dates=node.dates)
+    exact = [bool(event_times([expr])) and furthest_back(expr) is not None for expr in given.values()]
+    if node.dates and any(exact):
+        own = [in_ticks(expr) if one else of_ticks(expr) for expr, one in zip(given.values(), exact, strict=True)]
+        timed, resolved = with_times(node, own, ticks=True)
+        found = dict(zip(given, resolved, strict=True))
     return only(AlterLifetime(timed, **found, back=back, checked=checked), node.schema.names)
 
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import EventError
 from headrace.events import FARTHEST
-from headrace.expr import Expr, col
+from headrace.expr import Expr, col, greatest, least
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.history.script import HistoryFunction
 from headrace.history.translation import Translation
 from headrace.plan.lifetimes import MOST_PIECES
@@ -30,7 +32,9 @@ def event_times(t: Translation, node: EventTimes) -> None:
     values = {name: t.quote(column) for name, column in below.columns.items()}
     for name, moment in ((node.start, "le"), (node.end, "re")):
         if name is not None:
-            time: Expr = col(moment).cast(Type.DATETIME) if node.type is Type.DATETIME else col(moment)
+            time: Expr = col(moment)
+            if node.type is Type.DATETIME:
+                time = greatest(least(time, LAST_TICK), FIRST_DAY).cast(Type.DATETIME)
             shown = t.dialect.printer.sql(time.bind(_TICKS))
             values[name] = f"CASE WHEN {moment} < {INFINITY} THEN {shown} END"
     t.give(node, f"SELECT le, re, {t.named(values, node.schema)} FROM {below.name}")
@@ -42,7 +46,7 @@ def alter_lifetime(t: Translation, node: AlterLifetime) -> None:
     start = "le"
     if node.start is not None:
         ticks = _ticks(t, node, node.start)
-        start = f"CASE WHEN {ticks} <= {FARTHEST} THEN {ticks} END"
+        start = f"CASE WHEN {ticks} BETWEEN -{FARTHEST} AND {FARTHEST} THEN {ticks} END"
         if node.checked:
             start = f"{t.function(lambda name: _bounded(name, node))}(le, {start})"
     end = "re"
@@ -53,7 +57,8 @@ def alter_lifetime(t: Translation, node: AlterLifetime) -> None:
     moved = f"SELECT {start} AS le, {end} AS re{payload}"
     if node.duration is not None:
         moved += f", {_ticks(t, node, node.duration)} AS __lasts"
-        after = f"CASE WHEN __lasts <= 0 THEN le WHEN __lasts <= {FARTHEST} THEN le + __lasts ELSE {INFINITY} END"
+        near = f"CASE WHEN le <= {FARTHEST} - __lasts THEN le + __lasts ELSE {INFINITY} END"
+        after = f"CASE WHEN __lasts <= 0 THEN le WHEN __lasts <= {FARTHEST} THEN {near} ELSE {INFINITY} END"
         moved = f"SELECT le, {after} AS re{payload} FROM ({moved} FROM {below.name}) lasting"
     else:
         moved += f" FROM {below.name}"
@@ -103,7 +108,9 @@ def _few(name: str, node: Chop) -> HistoryFunction:
     """The end, which must not be too far from the start."""
 
     def call(start: pa.Array, end: pa.Array) -> pa.Array:
-        far = pc.greater(pc.subtract(end, start), node.every * MOST_PIECES)
+        first = (np.asarray(start) - node.origin) // node.every
+        last = (np.asarray(end) - 1 - node.origin) // node.every
+        far = pa.array(last - first >= MOST_PIECES)
         _refuse(start, end, pc.or_(far, pc.equal(end, INFINITY)), node.too_many)
         return end
 

@@ -24,7 +24,7 @@ def alter_lifetime(node: AlterLifetime, changes: Changes) -> Changes:
     start = changes.le
     if node.start is not None:
         start = _ticks(node.start, changes)
-        some = start <= FARTHEST
+        some = (start >= -FARTHEST) & (start <= FARTHEST)
         changes, start = changes.filter(some), start[some]
         _check(node, changes.le, start)
     if node.duration is not None:
@@ -36,10 +36,11 @@ def alter_lifetime(node: AlterLifetime, changes: Changes) -> Changes:
 
 
 def _after(start: Int64s, duration: Int64s) -> Int64s:
-    """The ends of lifetimes of these durations; what is too long never ends."""
+    """The ends of lifetimes of these durations; what is too long, or ends too late, never ends."""
     with np.errstate(over="ignore"):
         end = start + np.maximum(duration, 0)
-    return np.where((duration > FARTHEST) | (end < start), INFINITY, end)
+    late = (duration > FARTHEST) | (end < start) | (end > FARTHEST)
+    return np.where(late & (duration > 0), INFINITY, end)
 
 
 def _ticks(expr: Expr, changes: Changes) -> Int64s:

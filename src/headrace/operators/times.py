@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.changes import WEIGHT, Changes
 from headrace.columnar import Int64s, hash_rows
-from headrace.expr.arrow import cast
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.operators.kernel import Data, Kernel, consolidated_rows
 from headrace.plan.nodes import EventTimes, HeldEventTimes
 from headrace.progress import Progress
@@ -30,8 +30,8 @@ def event_times(node: EventTimes, changes: Changes) -> Changes:
 
 
 def _column(times: Int64s, kind: Type) -> pa.Array:
-    ticks = pa.array(times, mask=times == INFINITY)
-    return ticks if kind is Type.LONG else cast(ticks, Type.LONG, kind)
+    shown = times if kind is Type.LONG else np.clip(times, FIRST_DAY, LAST_TICK)
+    return pa.array(shown, mask=times == INFINITY).cast(kind.arrow)
 
 
 class HeldTimesKernel(Kernel):

@@ -14,15 +14,17 @@ from typing import ClassVar
 
 from headrace.errors import EventError, PlanError, TimeError
 from headrace.expr import Call, Case, Expr, Literal
-from headrace.expr.nodes import Alias
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.nodes import Alias, Duration
 from headrace.expr.times import EventTime, event_times
 from headrace.plan.base import Properties, Reach
 from headrace.plan.liveliness import AS_INPUT, Liveliness
 from headrace.plan.span import EachAlone
 from headrace.progress import Progress
-from headrace.time import add_one, duration, format_duration, format_ticks
+from headrace.schema import Type
+from headrace.time import add_one, duration, format_duration, format_ticks, ticks
 
-__all__ = ["MOST_PIECES", "AlterLifetime", "Chop", "furthest_back"]
+__all__ = ["MOST_PIECES", "AlterLifetime", "Chop", "furthest_back", "in_ticks", "of_ticks"]
 
 #: So many pieces of one event are an error: its end is wrong, or far too late for the grid.
 MOST_PIECES = 1_000_000
@@ -171,6 +173,45 @@ def _moved(expr: Call) -> int | None:
     if back is None or moved is None:
         return None
     return back + moved if expr.function == "subtract" else back - moved
+
+
+def in_ticks(expr: Expr) -> Expr:
+    """An expression with a bound (`furthest_back`) over times in ticks, so that it is exact in all years.
+
+    What is not a part of the bound is computed with DATETIMEs.
+    """
+    if isinstance(expr, EventTime):
+        return expr
+    if isinstance(expr, Alias):
+        return in_ticks(expr.child)
+    if isinstance(expr, Case):
+        branches = tuple((of_ticks(condition), in_ticks(value)) for condition, value in expr.branches)
+        return Case(branches, in_ticks(expr.default))
+    if isinstance(expr, Call) and expr.function in ("greatest", "least", "coalesce"):
+        return expr.with_children([in_ticks(arg) for arg in expr.args])
+    if isinstance(expr, Call) and furthest_back(expr) is not None:
+        function = "subtract" if expr.function == "subtract" else "add"
+        return Call(function, tuple(_ticks_or_constant(arg) for arg in expr.args))
+    if isinstance(expr, Literal) and isinstance(expr.value, str):
+        return Literal(ticks(expr.value.strip()))
+    return of_ticks(expr).cast(Type.LONG)
+
+
+def _ticks_or_constant(part: Expr) -> Expr:
+    moved = _constant(part)
+    return in_ticks(part) if moved is None else Duration(moved)
+
+
+def of_ticks(expr: Expr) -> Expr:
+    """An expression over times as DATETIMEs, where they are given in ticks."""
+
+    def dated(part: Expr) -> Expr:
+        if not isinstance(part, EventTime):
+            return part
+        first, last = Literal(FIRST_DAY), Literal(LAST_TICK)
+        return Case(((part < first, first), (part > last, last)), part).cast(Type.DATETIME)
+
+    return expr.transform(dated)
 
 
 def _constant(by: Expr) -> int | None:

@@ -30,7 +30,10 @@ __all__ = ["EventTimes", "HeldEventTimes", "only", "with_times"]
 
 @dataclass(frozen=True, eq=False)
 class EventTimes(EachAlone):
-    """Adds an event's start and end as the last columns, under these names; None leaves one out."""
+    """Adds an event's start and end as the last columns, under these names; None leaves one out.
+
+    As a DATETIME, a time before the year 1 is its first instant, and one after 9999 its last; `ticks` are exact.
+    """
 
     reach: ClassVar[Reach] = "event, another time"
     keeps_start: ClassVar[bool] = True
@@ -39,6 +42,7 @@ class EventTimes(EachAlone):
     ends: ClassVar[None] = None
     start: str | None = None
     end: str | None = None
+    ticks: bool = False
 
     def __post_init__(self) -> None:
         if self.end is not None and self.linear and not self.input.properties.settled:
@@ -47,7 +51,7 @@ class EventTimes(EachAlone):
     @property
     def type(self) -> Type:
         """The type of the columns."""
-        return Type.DATETIME if self.input.dates else Type.LONG
+        return Type.DATETIME if self.input.dates and not self.ticks else Type.LONG
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ class HeldEventTimes(EventTimes):
         )
 
 
-def with_times(node: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
+def with_times(node: Node, exprs: Sequence[Expr], *, ticks: bool = False) -> tuple[Node, list[Expr]]:
     """The plan with the times that expressions use as columns, and the expressions over these columns.
 
     A plan whose expressions use none stays as it is. `only` takes the columns away again.
@@ -106,7 +110,7 @@ def with_times(node: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
         _check(node, time)
     kinds = {time.at_end: _free(f"{'end' if time.at_end else 'start'}()", node.schema) for time in times}
     kind = HeldEventTimes if True in kinds and not node.properties.settled else EventTimes
-    added = kind(node, kinds.get(False), kinds.get(True))
+    added = kind(node, kinds.get(False), kinds.get(True), ticks)
 
     def resolved(expr: Expr) -> Expr:
         return col(kinds[expr.at_end]) if isinstance(expr, EventTime) else expr

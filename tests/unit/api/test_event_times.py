@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace import col
 from headrace.errors import EventError, ExpressionError, HeadraceError, PlanError, SqlError
-from headrace.expr import Expr, greatest, least
+from headrace.expr import Expr, greatest, least, lit
 from headrace.plan.lifetimes import furthest_back
 from headrace.sql.unbind import unbind
+from headrace.testing.verify.differential import differential_reference
+from headrace.time import duration, ticks
 
 EVENTS = hr.events("""
     le | re | k | d
@@ -21,6 +24,7 @@ EVENTS = hr.events("""
     2  | 9  | b | 4
     7  | ∞  | a | 1
 """)
+LONGS = pa.schema([("le", pa.int64()), ("re", pa.int64())])
 WINDOWS = EVENTS.group_by("k").window(hr.tumbling(5)).aggregate(n=hr.count())
 
 
@@ -69,6 +73,58 @@ def test_nulls_and_empty_lifetimes():
     assert times(rows.alter_lifetime(start="s", end="e", earliest=0)) == [(4, 9), (5, hr.INFINITY)]
     assert times(rows.alter_lifetime(start="s", duration=col("e"), earliest=0))[-1] == (9, 18)
     assert times(rows.set_duration(col("e") * 0 - 1)) == [(3, hr.INFINITY)]
+
+
+def same(stream: hr.Stream) -> hr.Stream:
+    """The stream, whose twin and history agree with its run."""
+    differential_reference(stream.node, buckets=1)
+    assert hr.history_diff(stream.cht(), stream.history(engine="duckdb").cht()) == ""
+    return stream
+
+
+def test_a_coarse_grid():
+    year = hr.events("le | re | k \n 2024-01-01 | 2024-12-01 | a")
+    assert same(year.chop("120 d")).cht().num_rows == 4
+
+
+def test_times_beyond_the_limit_are_null():
+    rows = hr.events("le | re | k | x \n 0 | 10 | p | 1 \n 2 | 4 | q | 2")
+    far = 2**60
+    assert times(same(rows.alter_lifetime(start=hr.start() - far - 1))) == [(1 - far, 4)]
+    assert times(same(rows.set_duration(col("x") * 0 + far))) == [(0, far), (2, hr.INFINITY)]
+    assert times(same(rows.alter_lifetime(end=hr.end() - 2 * far))) == []
+    windows = rows.alter_lifetime(start=hr.start() - 4 * far, duration=7).window(hr.tumbling(5))
+    assert times(same(windows.aggregate(n=hr.count()))) == []
+
+
+LATE = hr.events("le | re | k \n 2024-01-01 | 9999-12-31 | a").extend("1 d")
+EARLY = hr.events("le | re | k \n 0001-01-01 | 2024-01-01 | a")
+BEYOND = hr.events("le | re | k \n 9999-12-30 | 9999-12-31 | a").shift("20 d")
+LATE_END, EARLY_START = ticks("9999-12-31") + duration("1 d"), ticks("0001-01-01") - duration("1 d")
+
+
+def ticks_of(stream: hr.Stream) -> list[tuple[int, int]]:
+    """Times that no `datetime` can hold."""
+    table = stream.cht()
+    return [tuple(row.values()) for row in table.select(["le", "re"]).cast(LONGS).to_pylist()]  # type: ignore[misc]
+
+
+def test_times_outside_of_the_calendar_are_not_null():
+    assert same(LATE.where(hr.end() > "2024-06-01")).cht().num_rows == 1
+    assert same(LATE.where(hr.end().is_null())).cht().num_rows == 0
+    assert same(EARLY.shift("-1 d").where(hr.start() < "0001-01-02")).cht().num_rows == 1
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert same(LATE.select(e=hr.end())).cht()["e"].to_pylist() == [last]
+
+
+def test_lifetimes_outside_of_the_calendar_are_exact():
+    late, early = (ticks("2024-01-01"), LATE_END), (EARLY_START, ticks("2024-01-01"))
+    assert ticks_of(same(LATE.alter_lifetime(end=hr.end()))) == [late]
+    assert ticks_of(same(LATE.alter_lifetime(end=hr.when(hr.end() > "2024-02-01").then(hr.end())))) == [late]
+    assert ticks_of(same(EARLY.alter_lifetime(start=hr.start() - "1 d"))) == [early]
+    assert ticks_of(same(EARLY.alter_lifetime(start=hr.start() - timedelta(days=1), end=hr.end()))) == [early]
+    only_later = BEYOND.alter_lifetime(start=greatest(hr.start(), lit("2024-01-01")))
+    assert ticks_of(same(only_later)) == ticks_of(BEYOND)
 
 
 @pytest.mark.parametrize(

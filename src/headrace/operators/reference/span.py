@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.events import FARTHEST
 from headrace.expr import Expr, col
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.operators.reference.rows import Payload, Row, value_of
 from headrace.operators.reference.table import table_join
 from headrace.plan.nodes import (
@@ -86,7 +87,10 @@ def _times(node: EventTimes, le: int, re: int) -> Payload:
     found: Payload = {}
     for name, time in ((node.start, le), (node.end, None if re == INFINITY else re)):
         if name is not None:
-            moment = col("time").cast(node.type) if node.type is Type.DATETIME else col("time")
+            moment = col("time")
+            if node.type is Type.DATETIME:
+                time = None if time is None else max(FIRST_DAY, min(time, LAST_TICK))
+                moment = moment.cast(node.type)
             found[name] = value_of(moment, {"time": time}, Schema.of("time LONG"))
     return found
 
@@ -95,16 +99,17 @@ def alter_lifetime(node: AlterLifetime, rows: Rows) -> list[Row]:
     out = []
     for le, re, payload in rows:
         start = le if node.start is None else _ticks(node, node.start, payload)
-        if start is None or (node.start is not None and start > FARTHEST):
+        if start is None or (node.start is not None and not -FARTHEST <= start <= FARTHEST):
             continue
         end: int | None = re
         if node.end is not None:
             end = _ticks(node, node.end, payload)
+            end = None if end is not None and end > FARTHEST else end
         elif node.duration is not None:
             lasts = _ticks(node, node.duration, payload)
-            end = None if lasts is None or lasts > FARTHEST else _add(start, max(lasts, 0))
-        endless = end is None or (node.end is not None and end > FARTHEST)
-        out.append((start, INFINITY if end is None or endless else end, payload))
+            far = lasts is None or lasts > FARTHEST or start + lasts > max(start, FARTHEST)
+            end = None if lasts is None or far else start + max(lasts, 0)
+        out.append((start, INFINITY if end is None else end, payload))
     return _alive(out)
 
 
