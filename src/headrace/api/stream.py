@@ -141,8 +141,8 @@ class Stream:
 
         What is left out stays. A null end or duration means that the event never ends; an event with a null start, or
         whose end is not after its start, is dropped. `start` is `hr.start()` or `hr.end()` moved by a constant, or the
-        `greatest` of one of these and anything; or any expression, with `earliest`: no new start may be more than that
-        before the old one. An event that breaks this promise stops the query.
+        `greatest` of a moved `hr.start()` and anything; or any expression, with `earliest`: no new start may be more
+        than that before the old one. An event that breaks this promise stops the query.
         """
         return Stream(times.altered(self.node, start, end, duration, earliest))
 

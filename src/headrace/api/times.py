@@ -133,6 +133,12 @@ def with_window_times(keys: Sequence[str], outputs: Named) -> tuple[Named, Named
         return col(name)
 
     above = tuple((name, _above_calls(expr, computed)) for name, expr in outputs)
+    if not inner:
+        raise PlanError(
+            "aggregate needs an aggregate beside the times of its window",
+            given=", ".join(f"{name}={expr}" for name, expr in outputs),
+            instead="aggregate(w=hr.window_start(), n=hr.count())",
+        )
     return tuple(inner.items()), (*((name, col(name)) for name in keys), *above)
 
 
@@ -202,8 +208,8 @@ def _bound(start: Expr | None, earliest: DurationLike | None) -> tuple[int, bool
             "alter_lifetime cannot promise anything: a new start may be any time before the old one, "
             "and a CTI says that nothing before it changes (rule 4.11)",
             given=f"start={start}",
-            allowed="hr.start() and hr.end(), moved by constants; greatest(...) of one of these and anything; "
-            "anything with a bound",
+            allowed="hr.start() and hr.end(), moved by constants; greatest(...) of hr.start(), moved by a constant, "
+            "and anything (an endless end is null, and bounds nothing); anything with a bound",
             instead=f"alter_lifetime(start={start}, earliest='10 s'), if no start is more than 10 s before the old one",
         )
     return max(0, known), False

@@ -78,7 +78,15 @@ def _local(origin: TimeLike, zone: str) -> datetime:
     if isinstance(origin, datetime) and origin.tzinfo is None:
         return origin
     time = origin if isinstance(origin, datetime) else datetime(1970, 1, 1, tzinfo=UTC) + _since_1970(origin)
-    return time.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    try:
+        return time.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    except OverflowError:
+        raise PlanError(
+            "on the clocks of the zone, the origin of the windows is not in the years 1 to 9999",
+            given=f"{origin}, in the zone {zone}",
+            allowed="a date of these years on the clocks of the zone",
+            instead="'2024-01-01'",
+        ) from None
 
 
 def _since_1970(origin: int | str) -> timedelta:

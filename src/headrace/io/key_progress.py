@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.columnar import Int64s, to_numpy
+from headrace.columnar import Int64s, canonical_floats, to_numpy
 from headrace.compiled import INT, INTS, NEW_INTS, TRUTHS, compiled
 from headrace.plan.policies import Advance, ProgressPolicy
 from headrace.time import NEG_INFINITY
@@ -56,7 +56,8 @@ class KeyTimes:
 
     def take(self, table: pa.Table, le: Int64s, counted: NDArray[np.bool_]) -> Int64s:
         """The time of the key that is farthest behind, after each row."""
-        encoded = table.column(self.column).combine_chunks().dictionary_encode(null_encoding="encode")
+        keys = canonical_floats(table.select([self.column])).column(0)  # 0.0 and -0.0 are one key
+        encoded = keys.combine_chunks().dictionary_encode(null_encoding="encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         texts = [json.dumps(value, default=str, ensure_ascii=False) for value in encoded.dictionary.to_pylist()]
         numbers = np.array([self._numbers.setdefault(text, len(self._numbers)) for text in texts], np.int64)

@@ -139,8 +139,8 @@ class AdmitKernel(Kernel):
         rows = orphans.payload.to_pylist()
         texts = []
         for row, le, re in zip(rows, orphans.le.tolist(), orphans.re.tolist(), strict=True):
-            re_new = row.pop(RE_NEW)
-            event = {"kind": "retract", "le": le, "re": "inf" if re == INFINITY else re, "re_new": re_new, **row}
+            times = {"le": le, "re": re, "re_new": row.pop(RE_NEW)}
+            event = {"kind": "retract", **{name: self._shown(time) for name, time in times.items()}, **row}
             texts.append(json.dumps(event, default=str, ensure_ascii=False))
         if self.source.bad_rows == "raise":
             raise EventError(f"{self.source.origin}: {_REASON}", given=texts[0], instead="bad_rows='divert'")
@@ -149,6 +149,11 @@ class AdmitKernel(Kernel):
         at = np.full(len(texts), 0 if cti == NEG_INFINITY else min(cti, INFINITY - 1), np.int64)
         payload = diverted_rows(str(self.source.origin), [_REASON] * len(texts), texts)
         self.side = Changes.inserts(at, at + CHRONON, payload)
+
+    def _shown(self, time: int) -> int | str:
+        if time == INFINITY:
+            return "inf"
+        return self.time_text(time) if self.node.dates else time
 
     def held_by(self) -> str:
         return f"events a retraction may still name: CTI {self.time_text(self.scalars['cti'])} has not passed their end"

@@ -26,11 +26,11 @@ import pyarrow as pa
 from headrace.api.history import History
 from headrace.api.running import Run
 from headrace.api.stream import Stream
-from headrace.border import as_ticks, lifetimes
+from headrace.border import as_ticks, is_shown, lifetimes
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, factorize
 from headrace.errors import EventError, SchemaError
-from headrace.events import check_events, events_table, to_changes
+from headrace.events import check_events, events_and_dates, events_table, to_changes
 from headrace.events import history as history_of
 from headrace.schema import RESERVED, Schema, Type
 from headrace.testing.checks import Violation
@@ -40,6 +40,8 @@ __all__ = ["DifferentHistory", "aligned", "assert_same_history", "history_differ
 
 #: A stream to run, a finished run, or events: a drawn table, a list of dicts, an Arrow table, a pandas frame.
 HistoryLike: TypeAlias = "Stream | Run | pa.Table | str | Sequence[Mapping[str, Any]] | Any"
+#: A history in ticks, and whether its times are dates.
+_Dated: TypeAlias = tuple[pa.Table, bool]
 _MOST_ROWS = 30
 _LIFETIME = ["le", "re"]
 
@@ -76,7 +78,7 @@ def history_differences(
     """Text lines that describe how two histories differ; none if they are the same."""
     if digits is not None and digits < 1:
         raise SchemaError("digits is the number of digits to compare", given=digits, allowed="1, 2, 3, …")
-    left, right = _read_both(given, expected)
+    (left, dated), (right, also_dated) = _read_both(given, expected)
     if set(left.column_names) != set(right.column_names):
         return _different_columns(left, right, names)
     right = right.select(left.column_names)
@@ -92,28 +94,34 @@ def history_differences(
     if not len(rest):
         return []
     found = sorted(_paired(rest), key=lambda difference: (difference.at, difference.order))
-    return [_summary(found, (len(a), len(b)), names), *_table_lines(found, rest, names)]
+    lines = _table_lines(found, rest, names, dates=dated or also_dated)
+    return [_summary(found, (len(a), len(b)), names), *lines]
 
 
 def read_history(data: HistoryLike, schema: Schema | None = None) -> pa.Table:
     """The history of a stream, a run, or physical events or a history in any form; `le`, `re` and the payload."""
+    return _read(data, schema)[0]
+
+
+def _read(data: HistoryLike, schema: Schema | None = None) -> _Dated:
     if isinstance(data, Stream | Run | History):
-        return as_ticks(data.cht())
-    table = events_table(data, schema)
+        shown = data.cht()
+        return as_ticks(shown), is_shown(shown)
+    table, dates = events_and_dates(data, schema)
     check_events(table)
-    return history_of(to_changes(table, Schema.of(table.schema).payload))
+    return history_of(to_changes(table, Schema.of(table.schema).payload)), dates
 
 
 # --- both sides ------------------------------------------------------------------------------------------------------
 
 
-def _read_both(given: HistoryLike, expected: HistoryLike) -> tuple[pa.Table, pa.Table]:
+def _read_both(given: HistoryLike, expected: HistoryLike) -> tuple[_Dated, _Dated]:
     """Both histories; one written by hand is read with the types of the other."""
     if _is_handwritten(given) and not _is_handwritten(expected):
-        right = read_history(expected)
-        return _read_like(given, right), right
-    left = read_history(given)
-    return left, _read_like(expected, left) if _is_handwritten(expected) else read_history(expected)
+        right = _read(expected)
+        return _read_like(given, right[0]), right
+    left = _read(given)
+    return left, _read_like(expected, left[0]) if _is_handwritten(expected) else _read(expected)
 
 
 def _is_handwritten(data: HistoryLike) -> bool:
@@ -121,15 +129,15 @@ def _is_handwritten(data: HistoryLike) -> bool:
     return isinstance(data, str | Sequence)
 
 
-def _read_like(data: HistoryLike, other: pa.Table) -> pa.Table:
+def _read_like(data: HistoryLike, other: pa.Table) -> _Dated:
     schema = Schema.of(other.schema).payload
     names = _payload_names(data)
     if names is not None and names != set(schema.names):
-        return read_history(data)
+        return _read(data)
     try:
-        return read_history(data, schema)
+        return _read(data, schema)
     except (EventError, SchemaError):  # the values have other types: the comparison or the reader reports them
-        return read_history(data)
+        return _read(data)
 
 
 def _payload_names(data: Any) -> set[str] | None:
@@ -191,11 +199,10 @@ class _Difference:
     def order(self) -> int:
         return 0 if self.given and self.expected else 1 if self.expected else 2
 
-    @property
-    def lifetime(self) -> str:
+    def lifetime(self, *, dates: bool) -> str:
         if self.given and self.expected:
-            return f"{_life(self.expected)} became {_life(self.given)}"
-        return _life(self.given or self.expected or (0, 0))
+            return f"{_life(self.expected, dates)} became {_life(self.given, dates)}"
+        return _life(self.given or self.expected or (0, 0), dates)
 
 
 def _paired(rest: Changes) -> list[_Difference]:
@@ -263,21 +270,21 @@ def _summary(found: Sequence[_Difference], sizes: tuple[int, int], names: tuple[
     return f"the histories differ: {summary} ({_counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
 
 
-def _table_lines(found: Sequence[_Difference], rest: Changes, names: tuple[str, str]) -> list[str]:
+def _table_lines(found: Sequence[_Difference], rest: Changes, names: tuple[str, str], *, dates: bool) -> list[str]:
     labels = ("changed", "missing", f"only {names[0]}")
     columns = rest.payload.column_names
     shown = found[:_MOST_ROWS]
     payloads = rest.payload.take(pa.array([difference.row for difference in shown])).to_pylist()
     rows = [
-        [labels[difference.order], difference.lifetime, *(cell(payload[name]) for name in columns)]
+        [labels[difference.order], difference.lifetime(dates=dates), *(cell(payload[name]) for name in columns)]
         for difference, payload in zip(shown, payloads, strict=True)
     ]
     more = [f"  … and {len(found) - len(shown)} more"] if len(found) > len(shown) else []
     return [*(f"  {line}" for line in aligned([["", "lifetime", *columns], *rows])), *more]
 
 
-def _life(life: tuple[int, int]) -> str:
-    return f"[{format_ticks(life[0])}, {format_ticks(life[1])})"
+def _life(life: tuple[int, int], dates: bool) -> str:
+    return f"[{format_ticks(life[0], dates=dates)}, {format_ticks(life[1], dates=dates)})"
 
 
 def _counted(number: int, what: str) -> str:

@@ -160,6 +160,10 @@ def test_how_far_back_a_start_can_be(expr: Expr, back: int | None):
         (lambda: hr.end(of="middle"), ExpressionError, "two sides", "of='right'"),
         (lambda: EVENTS.top(1, by=hr.start()), ExpressionError, "no lifetimes", "select(..., start=hr.start())"),
         (lambda: EVENTS.window(hr.tumbling(5)).aggregate(s=hr.start()), ExpressionError, "many", "hr.min(hr.start())"),
+        (
+            lambda: EVENTS.window(hr.tumbling(5)).aggregate(w=hr.window_start()),
+            PlanError, "beside the times of its window", "aggregate(w=hr.window_start(), n=hr.count())",
+        ),
         (lambda: EVENTS.group_by(k=hr.start()), PlanError, "hides a column", "k_key=hr.start()"),
         (lambda: hr.memory(encoding="upsert", key=(hr.start(),)), PlanError, "made of columns", "start=hr.start()"),
         (lambda: hr.recurse(EVENTS, lambda f: f.where(hr.start() > 3)), PlanError, "one instant", "before the loop"),
@@ -174,6 +178,12 @@ def test_refused(build: Callable[[], object], error: type[HeadraceError], says: 
     with pytest.raises(error, match=says) as raised:
         build()
     assert instead in (raised.value.instead or "")
+
+
+def test_the_greatest_of_an_end_is_no_bound():
+    with pytest.raises(PlanError) as raised:
+        EVENTS.alter_lifetime(start=greatest(hr.end(), col("d")))
+    assert "greatest(...) of hr.start(), moved by a constant, and anything" in str(raised.value.allowed)
 
 
 @pytest.mark.parametrize("history", [False, True])

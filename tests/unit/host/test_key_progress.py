@@ -47,6 +47,12 @@ def test_a_silent_key_holds_nobody_back():
     assert hr.events(rows, progress=hr.advance(0, per="k", idle=100)).run(finish=False).cti() == 1
 
 
+def test_the_two_zeros_are_one_key():
+    rows = [{"le": 10, "k": 0.0}, {"le": 20, "k": -0.0}]
+    stream = hr.events(rows, "k DOUBLE", progress=hr.advance(1, per="k", idle=100))
+    assert stream.run(finish=False).cti() == 19
+
+
 def test_what_makes_no_sense_is_refused(tmp_path: Path):
     with pytest.raises(PlanError, match="how long a key may be silent"):
         hr.advance(0, per="k")

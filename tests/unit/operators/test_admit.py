@@ -75,3 +75,10 @@ def test_what_is_remembered_is_bounded_by_the_cti():
     run = hr.events(rows).run(batch_rows=2, finish=False)
     states = [part["operators"] for batch in run.statistics for part in batch]
     assert max(operator["rows"] for state in states for operator in state.values()) <= 7
+
+
+def test_a_retraction_of_an_unknown_event_is_shown_with_its_dates():
+    unknown = hr.events("kind | le | re | re_new | k \n retract | 2024-01-01 | 2024-01-05 | 2024-01-03 | a")
+    with pytest.raises(EventError, match="not there") as raised:
+        unknown.run()
+    assert '"le": "2024-01-01T00:00:00", "re": "2024-01-05T00:00:00"' in str(raised.value.given)

@@ -121,6 +121,8 @@ def test_differential_numbers_are_those_of_a_walk(
         (lambda: hr.tumbling("1 month", "2024-01-31"), "1 to 28"),
         (lambda: hr.tumbling("0 months"), "must be positive"),
         (lambda: hr.tumbling("1 day", zone=7), "no such time zone"),
+        (lambda: hr.tumbling("1 month", "0001-01-01T00:00+00:00", zone="America/New_York"), "not in the years"),
+        (lambda: hr.tumbling("1 month", "9999-12-31T23:00+00:00", zone="Asia/Tokyo"), "not in the years"),
     ],
 )
 def test_mixtures_that_make_no_sense_are_refused(make: Callable[[], Grid], says: str):

@@ -82,6 +82,13 @@ def test_a_lifetime_that_differs_is_one_difference():
     ]
 
 
+def test_dates_are_shown_as_dates():
+    early, late = (f"le | re | k \n 2024-01-0{day}T01:00 | 2024-12-01 | a" for day in (1, 2))
+    before, after = (f"[2024-01-0{day}T01:00:00, 2024-12-01T00:00:00)" for day in (2, 1))
+    for form in (early, hr.events(early), hr.events(early).cht(), hr.events(early).run()):
+        assert differences(form, late)[-1] == f"changed | {before} became {after} | a"
+
+
 def test_rows_missing_and_rows_too_many_stand_in_order_of_time():
     given = "le | re | p | n\n1 | 5 | A |\n1 | 5 | A |\n9 | ∞ | B | 2"
     expected = "le | re | p | n\n0 | 3 | C | 1\n1 | 5 | A |\n30 | 40 | B | 2"
