@@ -9,8 +9,9 @@ from tests.strategies.plans import sources
 import headrace as hr
 from headrace import col
 from headrace.expr import greatest
+from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.testing.checks import check_output
-from headrace.testing.strategies import batch_sizes, buckets, physical_streams
+from headrace.testing.strategies import SCHEMA, batch_sizes, buckets, physical_streams
 from headrace.testing.verify.differential import differential_reference
 
 HALF = max(5, settings().max_examples // 2)
@@ -75,6 +76,27 @@ def test_oracle_batch_sql_agrees_and_no_promise_is_broken(name: str, stream: hr.
     check_output(run.events())
     history = query.history(engine="duckdb").cht()
     assert hr.history_diff(run.cht(), history, names=("live", "history")) == ""
+
+
+DATED = {
+    "own end": lambda s: s.alter_lifetime(end=hr.end() - "1 us"),
+    "earlier": lambda s: s.alter_lifetime(start=hr.start() - "3 us"),
+    "from its end": lambda s: s.alter_lifetime(start=hr.end(), duration=3),
+    "not before": lambda s: s.alter_lifetime(start=greatest(hr.start() - "2 us", hr.lit("9999-12-31")), duration=4),
+    "some": lambda s: s.alter_lifetime(start=hr.when(hr.end() > "9999-12-31").then(hr.start() + "1 us")),
+    "times": lambda s: s.select("k", a=hr.start(), b=hr.end()),
+}
+
+
+@settings(max_examples=HALF, deadline=None)
+@given(st.sampled_from(list(DATED)), streams(), st.sampled_from([FIRST_DAY, LAST_TICK]), buckets())
+def test_differential_at_the_ends_of_the_calendar(name: str, stream: hr.Stream, at: int, n: int):
+    dates = hr.events("le | k | i | x \n 2024-01-01 | a | 1 | 1", SCHEMA).where(hr.lit(value=False))
+    query = DATED[name](stream.union(dates).shift(at - 6))
+    differential_reference(query.node, buckets=n)
+    run = query.run()
+    check_output(run.events())
+    assert hr.history_diff(run.cht(), query.history(engine="duckdb").cht(), names=("live", "history")) == ""
 
 
 @settings(max_examples=HALF)
