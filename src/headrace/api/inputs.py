@@ -177,6 +177,12 @@ def read_csv(
     `order="time"` reads files in the order of their modification, `order="name"` in the order of their paths. A file
     that appears later is read later, in either order.
 
+    Dates without a zone are UTC. A bare number in a DATETIME column is microseconds since 1970: read seconds or
+    milliseconds as LONG, with `unit` in `lifetime`, such as `hr.point("ts", unit="s")`.
+
+    `bad_rows="divert"` diverts rows that cannot be read, with the reason (see `Stream.diverted`); `bad_rows="raise"`
+    ends the query with an error at the first one.
+
     `rename={"kind": "sort"}` renames columns of the file: `kind`, `le`, `re` and `re_new` are reserved for the parts
     of an event. A line of more than `max_line` bytes is an error, and so is a compressed file that decompresses to more
     than `max_expansion` times its size.
@@ -190,7 +196,7 @@ def read_json(
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
     max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`.
+    """Files of JSON lines as a stream; times, `bad_rows`, `rename`, `order` and the limits are those of `read_csv`.
 
     A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
     the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
@@ -204,7 +210,7 @@ def read_parquet(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
-    """Parquet files as a stream; `rename` and `order` are those of `read_csv`."""
+    """Parquet files as a stream; `bad_rows`, `rename` and `order` are those of `read_csv`."""
     return _read(path, Format("parquet", rename=name_pairs(rename)), schema, lifetime, progress, bad_rows, order)
 
 
