@@ -50,7 +50,8 @@ def frame_table(frame: Any) -> pa.Table:
 def _from_pandas(frame: Any) -> pa.Table:
     named = all(name is not None for name in frame.index.names)
     try:
-        return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
+        # A copy: Arrow would share the memory of the frame, which may be changed later.
+        return pa.Table.from_pandas(frame.reset_index() if named else frame.copy(), preserve_index=False)
     except (ValueError, TypeError) as error:  # names that appear twice, values of several types in a column
         raise SchemaError(
             f"Arrow cannot hold this frame: {'; '.join(map(str, error.args))}",

@@ -326,6 +326,8 @@ class Stream(Hinting):
     def cht(self, *, time_columns: TimeColumns = LIFETIME, **options: Unpack[StreamRunOptions]) -> pa.Table:
         """Run bounded inputs to their end and return the history: `le`, `re` and the payload.
 
+        With a `checkpoint` from which the run continues, that is what has changed since.
+
         Times are UTC timestamps if they come from dates, with null for an event without an end, and numbers of ticks
         if they come from numbers. `time_columns=("start", "end")` gives their columns other names.
         """

@@ -37,15 +37,17 @@ class Result:
     functions: tuple[str, ...] = ()
     #: Whether its times are dates.
     dates: bool = False
+    #: The number of its first batch: a run that continues from a checkpoint has only what has changed since.
+    began: int = 0
 
     def changes(self) -> Changes:
         """All changes of all batches."""
         return Changes.concat([Changes.empty(self.schema), *(changes for changes, _ in self.batches)])
 
     @classmethod
-    def of(cls, output: Output, batches: list[tuple[Changes, Progress]] | None = None) -> Result:
+    def of(cls, output: Output, batches: list[tuple[Changes, Progress]] | None = None, began: int = 0) -> Result:
         """The results of an output of a plan."""
-        return cls(output.schema, batches or [], functions_of(output), output.dates)
+        return cls(output.schema, batches or [], functions_of(output), output.dates, began)
 
     def cht(self, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The history, with times as users see them."""
@@ -56,6 +58,11 @@ class Result:
         try:
             return history(self.changes(), dates=self.dates)
         except EventError as error:
+            if self.began:
+                raise EventError(
+                    f"this run continued a checkpoint with batch {self.began}, and corrects answers from before",
+                    instead="a files sink, which keeps all of the history, events(), or a new checkpoint",
+                ) from error
             if not self.functions:
                 raise
             raise EventError(

@@ -56,6 +56,8 @@ class DecodedBlock:
     file: FileState = "same"
     arrived: NDArray[np.int64] | None = None
     lost: int = 0
+    #: The rows with all their columns, where they are in memory and `table` has only some of them.
+    whole: pa.Table | None = None
 
     @property
     def begins(self) -> bool:
@@ -89,7 +91,8 @@ class DecodedBlock:
         piece = self.table.slice(start, rows)
         arrived = None if self.arrived is None else self.arrived[start : start + rows]
         sliced = replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)
-        return replace(sliced, arrived=arrived, lost=self.lost if start == 0 else 0)
+        whole = None if self.whole is None else self.whole.slice(start, rows)
+        return replace(sliced, arrived=arrived, lost=self.lost if start == 0 else 0, whole=whole)
 
 
 _PLACE = "__place__"

@@ -162,13 +162,15 @@ def _stored_columns(source: Source) -> Schema:
     return Schema(tuple(field for field in source.columns if field.name not in STAMPS))
 
 
-def whole_rows(source: Source, path: str, block: DecodedBlock) -> Callable[[NDArray[np.int64]], pa.Table] | None:
-    """A function that looks up rows of a block with all their columns; it reads the file again, for bad rows only.
+def whole_rows(source: Source, path: str | None, block: DecodedBlock) -> Callable[[NDArray[np.int64]], pa.Table] | None:
+    """A function that looks up rows of a block with all their columns; it reads a file again, for bad rows only.
 
     None if the block has all columns, or if its row numbers are uncertain (a filtered Parquet file).
     """
-    origin = source.origin
-    if source.read_columns is None or not isinstance(origin, Files) or source.pushed is not None:
+    origin, whole = source.origin, block.whole
+    if whole is not None:
+        return lambda places: whole.take(pa.array(places))
+    if path is None or source.read_columns is None or not isinstance(origin, Files) or source.pushed is not None:
         return None
 
     def rows(places: NDArray[np.int64]) -> pa.Table:
@@ -198,4 +200,6 @@ def in_memory(table: pa.Table, source: Source) -> DecodedBlock:
     """A block of a source in memory."""
     if source.pushed is not None:
         table = table.filter(predicate_mask(source.pushed, table))
-    return DecodedBlock(table.select(read_columns(source)), refused_table(), np.arange(table.num_rows))
+    columns = read_columns(source)
+    whole = table if len(columns) < table.num_columns else None
+    return DecodedBlock(table.select(columns), refused_table(), np.arange(table.num_rows), whole=whole)

@@ -81,7 +81,7 @@ class Intake:
         if path is not None and block.begins:
             self.channel.begin_file()
         if block.table.num_rows:
-            full_rows = whole_rows(self.source, path, block) if path is not None else None
+            full_rows = whole_rows(self.source, path, block)
             lines = block.lines if known else None
             refused = block.refused.num_rows > 0
             self._add(*self.channel.take(block.table, full_rows, lines, refused_between=refused))

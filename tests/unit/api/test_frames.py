@@ -217,3 +217,20 @@ def test_show_prints_the_first_rows(capsys: pytest.CaptureFixture[str]):
     assert "more" not in capsys.readouterr().out
     with pytest.raises(PlanError, match="number of rows"):
         stream.show(0)
+
+
+def test_a_frame_may_be_changed_after_it_was_given():
+    frame = pd.DataFrame({"t": [1, 2], "k": [0, 1]})
+    stream = hr.from_pandas(frame, lifetime=hr.point("t"))
+    frame.loc[0, "k"] = 7
+    frame["t"] *= 100
+    assert [(row["le"], row["k"]) for row in stream.cht().to_pylist()] == [(1, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("batch_rows", [None, 1])
+def test_a_diverted_row_has_all_its_columns(batch_rows: int | None):
+    frame = pd.DataFrame({"id": [1, 2, 3], "t": [10, 20, 1], "x": [1, 2, 5]})
+    stream = hr.from_pandas(frame, lifetime=hr.point("t"), progress=hr.advance(5))
+    with pytest.warns(hr.RowsNotUsed):
+        run = stream.window(hr.tumbling(10)).aggregate(x=hr.sum("x")).run(batch_rows=batch_rows)
+    assert run.diverted()["row"].to_pylist() == ['{"id": 3, "t": 1, "x": 5}']

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.errors import CheckpointError, HeadraceError, HostError, LateEvent, PlanError
+from headrace.errors import CheckpointError, EventError, HeadraceError, HostError, LateEvent, PlanError
 from headrace.host.driving import query as query_module
 from headrace.host.driving import tasks
 from headrace.io.origins import SparkRead
@@ -370,3 +370,16 @@ def test_a_process_that_forgets_to_stop_its_query_ends_quietly(data: Path, tmp_p
     command = [sys.executable, "-c", ALONE, str(data), str(tmp_path / "state"), "go"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "27\n", "")
+
+
+def test_a_run_that_continues_says_so_when_it_corrects_answers_from_before(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("t,x\n1,1\n12,2\n")
+    read = hr.read_csv(str(tmp_path / "in"), "t LONG, x LONG", lifetime=hr.point("t"), progress=hr.advance(100))
+    total = read.window(hr.tumbling(10)).aggregate(x=hr.sum("x"))
+    assert total.cht(checkpoint=str(tmp_path / "state"), finish=False)["x"].to_pylist() == [1]
+    (tmp_path / "in" / "b.csv").write_text("t,x\n3,5\n")
+    again = total.run(checkpoint=str(tmp_path / "state"), finish=False)
+    assert again.events().num_rows
+    with pytest.raises(EventError, match="continued a checkpoint with batch 1"):
+        again.cht()

@@ -23,6 +23,7 @@ from headrace.host.driving.driver import Driver
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.publish import Publisher
 from headrace.io.files import ListedFile
+from headrace.io.formats import Format
 from headrace.io.origins import Files
 from headrace.io.sinks import FileSink
 from headrace.progress import Progress
@@ -37,7 +38,7 @@ from headrace.store.log import Log
 
 BUCKETS = 2
 MOST_SEGMENTS = 3
-SOURCE = SimpleNamespace(origin=Files("input", "jsonl"), fingerprint="source", policy=None, lifetime=None)
+SOURCE = SimpleNamespace(origin=Files("input", Format("csv")), fingerprint="source", policy=None, lifetime=None)
 LINE = SimpleNamespace(
     sources=(SOURCE,), outputs=(SimpleNamespace(fingerprint="out", name="out", schema=None),), depth=1, at=lambda _: ()
 )

@@ -42,7 +42,7 @@ def run_driven(
                 query.process_all_available()
         finally:
             query.stop()
-    results = {o.name: Result.of(o, kept[o.name].batches) for o in outputs if o.name in kept}
+    results = {o.name: Result.of(o, m.batches, next(iter(m.numbers), 0)) for o in outputs if (m := kept.get(o.name))}
     return FinishedRun(results, query.counts, query.statistics, query.examples)
 
 
