@@ -48,7 +48,9 @@ from headrace.api.windows import (
     snapshot,
     tumbling,
 )
+from headrace.elsewhere import PACKAGE as _PACKAGE
 from headrace.errors import HeadraceError, RowsNotUsed
+from headrace.errors import UnknownMethod as _UnknownMethod
 from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
@@ -96,7 +98,9 @@ def __getattr__(name: str) -> _Any:
         return _import_module("headrace.testing")
     if name == "load_ipython_extension":  # `%load_ext headrace`
         return _import_module("headrace.notebook").load_ipython_extension
-    raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    raise _UnknownMethod.of(name, "hr", __all__, _PACKAGE)
 
 
 # What a query logs is shown to those who ask for it, as is usual for a library.

@@ -7,8 +7,8 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── TimeError          a time or duration that cannot be read            (ValueError)
     ├── SchemaError        a schema that is invalid or does not match        (ValueError)
     ├── ExpressionError    an expression that cannot be built or typed       (TypeError)
-    │   ├── UnknownColumn  a column that does not exist                      (KeyError)
-    │   └── UnknownMethod  a method that no expression has                   (AttributeError)
+    │   └── UnknownColumn  a column that does not exist                      (KeyError)
+    ├── UnknownMethod      a name that an object or the package lacks        (AttributeError)
     ├── PlanError          an invalid query                                  (ValueError)
     ├── ModuleError        a module that cannot be used as it is             (TypeError)
     │   └── ModuleFailed   a module that failed while it ran                 (RuntimeError)
@@ -35,7 +35,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
 __all__ = [
@@ -179,22 +179,24 @@ class UnknownColumn(ExpressionError, KeyError):
         )
 
 
-class UnknownMethod(ExpressionError, AttributeError):
-    """A method that no expression has; the text names the nearest one that exists."""
+class UnknownMethod(HeadraceError, AttributeError):
+    """A name that an expression, a stream or the package lacks; the text says what to write if it is well known."""
 
     code = "UNKNOWN_METHOD"
 
     @classmethod
-    def of(cls, name: str, expression: str, methods: Iterable[str]) -> UnknownMethod:
-        """The error for `.name` written after `expression`."""
-        known = list(methods)
-        close = nearest(name, known)
-        return cls(
-            f"an expression has no {name!r}",
-            given=f"{expression}.{name}",
-            allowed=", ".join(known),
-            instead=f".{close}" if close else "",
+    def of(cls, name: str, owner: str, known: Iterable[str], hints: Mapping[str, str]) -> UnknownMethod:
+        """The error for `.name` of `owner`: `hints` know names of other libraries; others may be near by spelling."""
+        names = list(known)
+        close = nearest(name, names, least=0.8)
+        error = cls(
+            f"there is no {name!r} here",
+            given=f"{owner}.{name}",
+            allowed=", ".join(names),
+            instead=hints.get(name) or (f".{close}" if close else ""),
         )
+        error.obj = None  # else Python adds a name of its own, by spelling alone
+        return error
 
 
 class PlanError(HeadraceError, ValueError):
@@ -366,8 +368,8 @@ class RowsNotUsed(UserWarning):
     """A run did not use all rows of its inputs: late or malformed rows, or retractions of unknown events."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, ignoring case, or None."""
+def nearest(name: str, known: Iterable[str], *, least: float = 0.5) -> str | None:
+    """The known name closest to `name`, ignoring case, or None if none is as alike as `least`, of at most 1."""
     by_lower = {k.lower(): k for k in known}
-    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=least)
     return by_lower[matches[0]] if matches else None

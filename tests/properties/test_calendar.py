@@ -76,3 +76,11 @@ def test_differential_contents_and_top(case: tuple[hr.Stream, Any], n: int):
     for out in (stream.window(window).contents(start="w"), stream.group_by("k").window(window).top(2, "x")):
         differential_reference(out.node, buckets=n)
         assert hr.same_history(out.cht(), out.history("duckdb").cht())
+
+
+def test_a_window_whose_end_a_zone_skipped():
+    """Samoa had no 30 December 2011: the twin looked for its half past five on the day after."""
+    stream = hr.events("le | re | k\n2011-12-29T16:00 | 2011-12-29T17:00 | a\n2012-01-03 | 2012-01-04 | a")
+    out = stream.window(hr.tumbling("1 day", "2001-02-03T05:30", zone="Pacific/Apia")).aggregate(n=hr.count())
+    differential_reference(out.node)
+    assert out.cht()["re"].to_pylist()[0] == datetime(2011, 12, 30, 10, tzinfo=UTC)

@@ -26,6 +26,7 @@ class Folder:
 
 FOLDERS = (
     Folder(("errors",), "the exception tree: what was given, what is allowed, what to write instead"),
+    Folder(("elsewhere",), "what other libraries call things, for the hints of errors"),
     Folder(("time",), "ticks, durations, infinity"),
     Folder(("schema",), "columns and types, in Arrow and in SQL"),
     Folder(("compiled", "coding", "hashing"), "loops compiled to machine code; codes and hashes of columns"),

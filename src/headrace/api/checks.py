@@ -17,6 +17,7 @@ from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
 from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.nodes import Node
+from headrace.plan.policies import ProgressPolicy
 from headrace.plan.windows import WindowKind
 
 __all__ = [
@@ -162,6 +163,19 @@ def node_of(stream: Any, instead: str = "a stream, such as hr.read_csv(...) or h
     if isinstance(node, Node):
         return node
     raise PlanError("this is not a stream", given=_shown(stream), allowed="a stream", instead=instead)
+
+
+def checked_progress(progress: Any) -> ProgressPolicy:
+    """`progress`, which must be a policy."""
+    if isinstance(progress, ProgressPolicy):
+        return progress
+    delay = progress if isinstance(progress, str) else "10 s"
+    raise PlanError(
+        "this is no progress of an input",
+        given=progress,
+        allowed="hr.advance(...), hr.ordered(...), hr.heartbeat(...), hr.explicit(...)",
+        instead=f"progress=hr.advance({delay!r})",
+    )
 
 
 def checked_streams(streams: Any) -> dict[str, Node]:

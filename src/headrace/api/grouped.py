@@ -20,6 +20,7 @@ from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.display.words import clipped
+from headrace.elsewhere import Hinting
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
@@ -49,7 +50,7 @@ __all__ = ["Framed", "Grouped", "Windowed"]
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
+class Grouped(Hinting):
     """A stream divided by keys."""
 
     stream: Stream
@@ -166,7 +167,7 @@ class Grouped:
 
 
 @dataclass(frozen=True, eq=False)
-class Windowed:
+class Windowed(Hinting):
     """A stream divided by keys and windows."""
 
     grouped: Grouped
@@ -253,7 +254,7 @@ class Windowed:
 
 
 @dataclass(frozen=True, eq=False)
-class Framed:
+class Framed(Hinting):
     """A stream with a frame for each event: the events before it and itself."""
 
     grouped: Grouped

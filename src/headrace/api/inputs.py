@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 import pyarrow as pa
 
 from headrace.adapters.registry import source_adapter
-from headrace.api.checks import column_or_expr
+from headrace.api.checks import checked_progress, column_or_expr
 from headrace.api.options import GeneratorOptions, shows_options
 from headrace.api.stream import Stream
 from headrace.errors import ExpressionError, PlanError, SchemaError, UnknownColumn, nearest
@@ -163,7 +163,7 @@ def events(
             "the batches do not add up to the rows", given=list(batches), allowed=f"sizes that sum to {table.num_rows}"
         )
     origin = Events(table, tuple(batches))
-    columns, policy = Schema.of(table.schema), progress or Explicit("raise")
+    columns, policy = Schema.of(table.schema), Explicit("raise") if progress is None else checked_progress(progress)
     return Stream(Admit(Source(origin, columns, Physical(), policy, bad_rows, dated=dates)))
 
 
@@ -176,6 +176,12 @@ def read_csv(
 
     `order="time"` reads files in the order of their modification, `order="name"` in the order of their paths. A file
     that appears later is read later, in either order.
+
+    Dates without a zone are UTC. A bare number in a DATETIME column is microseconds since 1970: read seconds or
+    milliseconds as LONG, with `unit` in `lifetime`, such as `hr.point("ts", unit="s")`.
+
+    `bad_rows="divert"` diverts rows that cannot be read, with the reason (see `Stream.diverted`); `bad_rows="raise"`
+    ends the query with an error at the first one.
 
     `rename={"kind": "sort"}` renames columns of the file: `kind`, `le`, `re` and `re_new` are reserved for the parts
     of an event. A line of more than `max_line` bytes is an error, and so is a compressed file that decompresses to more
@@ -190,7 +196,7 @@ def read_json(
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
     max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
 ) -> Stream:  # fmt: skip
-    """Files of JSON lines as a stream; `rename`, `order` and the limits are those of `read_csv`.
+    """Files of JSON lines as a stream; times, `bad_rows`, `rename`, `order` and the limits are those of `read_csv`.
 
     A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
     the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
@@ -204,7 +210,7 @@ def read_parquet(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, order: FileOrder = "time",
 ) -> Stream:  # fmt: skip
-    """Parquet files as a stream; `rename` and `order` are those of `read_csv`."""
+    """Parquet files as a stream; `bad_rows`, `rename` and `order` are those of `read_csv`."""
     return _read(path, Format("parquet", rename=name_pairs(rename)), schema, lifetime, progress, bad_rows, order)
 
 
@@ -387,7 +393,7 @@ def stream_of(
     """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
-    _check_lifetime(lifetime, columns)
+    _check_lifetime(origin, lifetime, columns)
     _refuse_reserved(columns, lifetime)
     if not len(columns.payload):
         raise PlanError(
@@ -396,7 +402,7 @@ def stream_of(
             allowed=f"columns beside {', '.join(RESERVED)}",
             instead="a schema with another column, or another name for the column of the time",
         )
-    policy = progress or _default_progress(lifetime)
+    policy = _default_progress(lifetime) if progress is None else checked_progress(progress)
     per = policy.per if isinstance(policy, Advance) else None
     if per is not None and isinstance(origin, AdapterRead):
         raise PlanError(
@@ -449,7 +455,7 @@ def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
     return Advance() if arrives(lifetime) else Explicit()
 
 
-def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
+def _check_lifetime(origin: Origin, lifetime: Lifetime, columns: Schema) -> None:
     if not isinstance(lifetime, Lifetime):
         raise PlanError(
             "this is not a lifetime",
@@ -464,10 +470,18 @@ def _check_lifetime(lifetime: Lifetime, columns: Schema) -> None:
         kind = _time_type(expr, columns)
         if kind is not Type.DATETIME and not kind.is_integer:
             raise PlanError(
-                f"{expr} cannot be a time",
+                f"{origin}: {expr} cannot be a time",
                 given=kind.value,
                 allowed="DATETIME, or a whole number of ticks (microseconds)",
+                instead=_instead_of_time(expr, kind, columns),
             )
+
+
+def _instead_of_time(at: Expr, kind: Type, columns: Schema) -> str:
+    if kind.is_text:
+        dated = (replace(field, type=Type.DATETIME) if field.name in at.columns() else field for field in columns)
+        return f"schema={', '.join(map(str, dated))!r}"
+    return "unit='s' in the lifetime, if these are seconds" if kind.is_numeric else "a column with dates"
 
 
 def _time_type(expr: Expr, columns: Schema) -> Type:

@@ -13,31 +13,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from headrace.api.checks import row_expr
 from headrace.api.times import joined, payloads
+from headrace.elsewhere import JOINS
 from headrace.errors import PlanError, nearest
 from headrace.expr import Call, Column, Expr, col, lit
 from headrace.expr.signatures import common
 from headrace.plan.join import Keys, comparable
 from headrace.plan.nodes import Clip, Join, Node, Select, TableJoin, Union
-from headrace.plan.table import TableJoinKind
+from headrace.plan.table import HOW, TableJoinKind
 
-__all__ = ["How", "On", "clip_node", "join_node", "table_join_node"]
+__all__ = ["How", "On", "checked_how", "clip_node", "join_node", "table_join_node"]
 
 #: Keys of a join: columns of both streams, or pairs of them.
 On = str | Expr | Sequence[str | Expr | tuple[str | Expr, str | Expr]] | Mapping[str, str | Expr]
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 KeyPairs = tuple[tuple[Expr, Expr], ...]
-_KINDS = ("inner", "left", "right", "full", "semi", "anti")
+
+
+def checked_how(how: Any, kinds: Sequence[str] = get_args(How)) -> Any:
+    """`how`, which must be one of `kinds`."""
+    if how in kinds:
+        return how
+    named = JOINS.get(str(how).lower()) or nearest(str(how), kinds)
+    close = named if named in kinds else kinds[0]
+    raise PlanError("there is no such join", given=how, allowed=", ".join(kinds), instead=f"how={close!r}")
 
 
 def join_node(left: Node, right: Node, on: Any, where: Expr | None, how: Any) -> Node:
     """The join of two plans."""
-    if how not in _KINDS:
-        close = nearest(str(how), _KINDS) or "inner"
-        raise PlanError("there is no such join", given=how, allowed=", ".join(_KINDS), instead=f"how={close!r}")
     parts = joined(left, right, _key_pairs(on), where)
     left, right, keys, hidden = _keyed(parts.left, parts.right, parts.on)
     return _without(getattr(_JoinKinds(Join(left, right, keys, parts.where)), how)(), (*hidden, *parts.hidden))
@@ -68,7 +74,9 @@ def table_join_node(node: Node, table: Any, on: Any, how: TableJoinKind) -> Node
             keys.append((name, theirs.column))
             added.append((name, ours))
     node = _beside(node, added) if added else node
-    return _without(TableJoin(node, table, table.columns, tuple(keys), how), tuple(name for name, _ in added))
+    return _without(
+        TableJoin(node, table, table.columns, tuple(keys), checked_how(how, HOW)), tuple(name for name, _ in added)
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from headrace.api.checks import (
 )
 from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
-from headrace.api.joins import How, On, clip_node, join_node, table_join_node
+from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
 from headrace.api.options import (
     OverOptions,
     StreamPlotOptions,
@@ -36,9 +36,11 @@ from headrace.border import LIFETIME, TimeColumns
 from headrace.display.html import html_stream
 from headrace.display.timeline import Timeline
 from headrace.display.words import columns_text, plan_text
+from headrace.elsewhere import Hinting
 from headrace.errors import PlanError
 from headrace.explain.steps import explain
 from headrace.expr import Expr, Value
+from headrace.frames import frame_kind
 from headrace.host.driving.query import Query
 from headrace.io.tables import table_of
 from headrace.patterns import Pattern
@@ -72,7 +74,7 @@ __all__ = ["Stream"]
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(Hinting):
     """Events with lifetimes, as the result of a query."""
 
     node: Node
@@ -199,10 +201,10 @@ class Stream:
 
         `how` is `inner`, or one of `left`, `right`, `full`, `semi` and `anti`, as in the methods of these names.
         """
-        right = node_of(other, "join(other, on='key')")
+        right = node_of(other, "join_table(frame, on='key')" if frame_kind(other) else "join(other, on='key')")
         if where is not None:
             checked_expr(where, "where", f"where=col({self._example}) == ...")
-        refuse_instants(self.node, right, "join" if how == "inner" else f"{how}_join")
+        refuse_instants(self.node, right, "join" if checked_how(how) == "inner" else f"{how}_join")
         return Stream(join_node(self.node, right, on, where, how))
 
     def left_join(self, other: Stream, on: On = (), where: Expr | None = None) -> Stream:

@@ -199,7 +199,7 @@ def _bound(start: Expr | None, earliest: DurationLike | None) -> tuple[int, bool
             given=f"start={start}",
             allowed="hr.start() and hr.end(), moved by constants; greatest(...) of one of these and anything; "
             "anything with a bound",
-            instead=f"alter_lifetime(start={start}, earliest='10 s'), if no start is more than 10 s before the old one",
+            instead="alter_lifetime(start=..., earliest='10 s'), if no start is more than 10 s before the old one",
         )
     return max(0, known), False
 
@@ -213,5 +213,5 @@ def _check_type(name: str, kind: Type, given: Expr, *, dates: bool) -> None:
         f"the {name} of a lifetime is {unit}",
         given=f"{given} of type {kind.value}",
         allowed=wanted.value,
-        instead=f"({given}).cast({wanted.value!r})",
+        instead=f"{name}=(...).cast({wanted.value!r})",
     )

@@ -38,7 +38,11 @@ def tumbling(size: DurationLike, origin: TimeLike | None = None, *, zone: str | 
     """Windows of one size, without gaps or overlaps.
 
     `size` is a duration, or a part of the calendar: months, quarters and years always are, days and weeks are if a
-    `zone` is given (see `hopping`).
+    `zone` is given (see `hopping`). `"1 week"` without a zone begins on Thursday, the first day of 1970; with
+    `zone="UTC"` on Monday.
+
+    A window answers when the input has passed its end, so an open day has no answer yet; for a total that grows, let
+    events last until the end of their day and use `snapshot`.
     """
     return hopping(size, size, origin, zone=zone)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.plan.nodes import Admit, Node, sources_of
-from headrace.schema import Schema
+from headrace.schema import STAMPS, Schema
 from headrace.time import format_date
 
 __all__ = ["clipped", "columns_text", "counted", "plan_text", "value_text"]
@@ -28,7 +28,7 @@ def counted(number: int, noun: str) -> str:
 
 def columns_text(schema: Schema) -> str:
     """The columns and their types; the first dozen of many."""
-    fields = list(map(str, schema))
+    fields = [str(field) for field in schema if field.name not in STAMPS]
     more = [f"… {len(fields) - _COLUMNS} more"] if len(fields) > _COLUMNS else []
     return clipped(", ".join([*fields[:_COLUMNS], *more])) or "no columns"
 

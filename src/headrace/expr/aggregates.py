@@ -213,6 +213,13 @@ def count(argument: Value = None, *, where: Expr | None = None) -> AggregateCall
     """The number of events, or of events whose argument is not NULL."""
     if argument is None:
         return filtered(AggregateCall("count"), where)
+    if isinstance(argument, str) and argument == "*":
+        raise ExpressionError(
+            "all events are counted without an argument",
+            given=argument,
+            allowed="nothing, a column or an expression",
+            instead="hr.count()",
+        )
     return _aggregate("count", argument, where)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from headrace.elsewhere import EXPRESSION
 from headrace.errors import ExpressionError, UnknownMethod
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class Fluent:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # copy, pickle and inspection look these up and expect an AttributeError
             raise AttributeError(name)
-        raise UnknownMethod.of(name, str(self), [known for known in dir(type(self)) if not known.startswith("_")])
+        known = sorted([*(method for method in vars(Fluent) if method[0] != "_"), "alias", "cast", "nullif"])
+        raise UnknownMethod.of(name, str(self), known, EXPRESSION)
 
     def _swapped(self, function: str, other: Value) -> Expr:
         raise NotImplementedError

@@ -284,7 +284,7 @@ class Cast(Expr):
                 given=f"{child.type.value} to {self.to.value}",
                 allowed="numbers, BOOLEAN and text into one another, LONG into DATETIME and back, DATETIME into text; "
                 "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
-                instead=f"{self.child}.cast('LONG').cast('{self.to.value}')",
+                instead=f"(...).cast('LONG').cast('{self.to.value}')",
             )
         return Bound(self, self.to, (child,))
 

@@ -96,6 +96,8 @@ def _numbers(text: object, types: Types) -> Type:
         hint = ""
         if Type.DATETIME in types:
             hint = "dates are moved by timedelta(...), and subtracted from one another"
+        elif any(t is not None and t.is_text for t in types) and getattr(text, "function", "") == "add":
+            hint = "col('a').concat('b') for texts, or (...).cast('DOUBLE') for numbers in a text"
         raise _misfit(text, types, "numbers", hint)
     return common(text, types) or Type.INT
 

@@ -39,7 +39,7 @@ from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.on_time import all_on_time
 from headrace.plan.nodes import DIVERTED, Source
-from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Physical, Point, ProgressPolicy
+from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
 from headrace.progress import Progress
 from headrace.schema import STAMPS, Schema
@@ -242,6 +242,7 @@ class Channel:
 
     def _problems(self, events: pa.Table, table: pa.Table) -> tuple[Flags, NDArray[Any]]:
         bad, reasons = event_problems(events)
+        reasons = _naming_times(self.source.lifetime, reasons)
         if isinstance(self.source.lifetime, Changed):
             bad, reasons = row_problems(self.source.lifetime, table, bad, reasons)
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
@@ -319,10 +320,12 @@ class Channel:
         if policy == "raise":
             row = int(np.flatnonzero(late)[0])
             promise = format_ticks(int(cti[row]), dates=self.source.dates)
+            adjusts = isinstance(self.source.lifetime, (Interval, Physical))
+            others = "'divert', 'adjust' or 'drop'" if adjusts else "'divert' or 'drop'"
             raise LateEvent(
                 f"{self.source.origin}: an event breaks the promise of the CTI {promise}",
                 given=_row_text(events, row, self.source),
-                instead="late='divert', 'adjust' or 'drop' in the input's progress, or a longer delay",
+                instead=f"late={others} in the input's progress, or a longer delay",
             )
         if policy == "adjust":
             return self._adjust(events, late, cti, fine)
@@ -407,6 +410,15 @@ def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.C
         return _times(lifetime.start, table), ends
     le = _times(lifetime.at, table)
     return le, pc.add(le, CHRONON)
+
+
+def _naming_times(lifetime: Lifetime, reasons: NDArray[Any]) -> NDArray[Any]:
+    """The reasons why rows are no events, with the names of the columns that the times are read from."""
+    if isinstance(lifetime, Physical) or not len(reasons):
+        return reasons
+    start, end = (lifetime.start, lifetime.end) if isinstance(lifetime, Interval) else (lifetime.at, lifetime.at)
+    said = {"le is missing": f"the time {start} is missing", "re is missing": f"the time {end} is missing"}
+    return np.array([said.get(reason, reason) for reason in reasons.tolist()], object)
 
 
 def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:

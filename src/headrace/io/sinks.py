@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, fill_infinity, shown
 from headrace.changes import Changes
+from headrace.elsewhere import Hinting
 from headrace.errors import EventError, PlanError, nearest
 from headrace.events import history, physical_stream, to_physical
 from headrace.frames import FRAMES, FrameKind, frame_of
@@ -101,11 +102,15 @@ class Console(Sink):
 
 
 @dataclass(frozen=True, eq=False)
-class Memory(Sink):
+class Memory(Sink, Hinting):
     """Keeps all batches since the start in the driver's memory, for tests and notebooks."""
 
     batches: list[tuple[Changes, Progress]] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        rows = sum(len(changes) for changes, _ in self.batches)
+        return f"memory of {rows:,} changes in {len(self.batches):,} batches, {self.encoding}: .cht() has the answer"
 
     def showing(self, *, dates: bool) -> Self:
         """The same object, from which the user reads the results."""

@@ -250,7 +250,7 @@ def refuse_reserved(schema: Schema, below: Schema | None = None) -> None:
                 f"a payload column may not be named {column.name!r}",
                 given=str(schema),
                 allowed=f"any name but {', '.join(RESERVED)} and those that begin with '__'",
-                instead=f"select(..., {column.name}_=col({column.name!r}))",
+                instead=f"another name, such as {(column.name.strip('_') or 'column') + '_'}",
             )
 
 

@@ -13,7 +13,7 @@ from headrace.modules.fold import Folder, Kind, Recomputed
 from headrace.plan.base import Properties, Reach, refuse_reserved
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
 from headrace.plan.per_window import PerWindow
-from headrace.schema import Field, Schema
+from headrace.schema import STAMPS, Field, Schema
 
 __all__ = ["Fold", "kind_of"]
 
@@ -72,7 +72,7 @@ class Fold(PerWindow):
             raise PlanError(
                 f"the stream has a column {taken[0]!r} already",
                 given=", ".join(self.answers.names),
-                allowed=f"names but {', '.join(self.beside.names)}",
+                allowed=f"names but {', '.join(name for name in self.beside.names if name not in STAMPS)}",
                 instead=f"another name: {taken[0]}_over for a value; of rows, rename the stream's: {taken[0]}_in",
             )
         refuse_reserved(self.answers)

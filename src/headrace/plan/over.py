@@ -15,7 +15,7 @@ from headrace.plan.base import Properties, Reach
 from headrace.plan.ordered import Frame, Ordered, Time, Tuples
 from headrace.plan.paned import pane_size, paned_frames
 from headrace.plan.per_window import PerWindow
-from headrace.schema import NUMBERED, Schema
+from headrace.schema import NUMBERED, STAMPS, Schema
 
 __all__ = ["Over"]
 
@@ -40,7 +40,7 @@ class Over(PerWindow):
             raise PlanError(
                 f"the stream has a column {taken[0]!r} already",
                 given=", ".join(name for name, _ in self.outputs),
-                allowed=f"names but {', '.join(self.with_keys.names)}",
+                allowed=f"names but {', '.join(name for name in self.with_keys.names if name not in STAMPS)}",
                 instead=f"aggregate({taken[0]}_over=...)",
             )
         self.aggregate  # noqa: B018 - it checks the rest

@@ -84,7 +84,7 @@ def test_broken_json_rows_are_diverted_with_the_reason(tmp_path: Path):
     for said in ("'soon' is not of type LONG", "1.5 is not of type INT", "5 is not of type STRING"):
         assert any(said in reason for reason in reasons), (said, reasons)
     assert any("99999999999999999999 is out of range for LONG" in reason for reason in reasons)
-    assert "le is missing" in reasons
+    assert "the time t is missing" in reasons
     assert counts_of(run)["malformed"] == 7
 
 
@@ -100,8 +100,8 @@ def test_bytes_that_are_no_text_do_not_stop_the_file(tmp_path: Path, content: by
     [
         ("x,5,1", "reversed"),
         ("x,3,3", "empty or reversed"),
-        ("x,,4", "le is missing"),
-        ("x,4,", "re is missing"),
+        ("x,,4", "the time a is missing"),
+        ("x,4,", "the time b is missing"),
         ("x,9223372036854775807,9", "le must be finite"),
         ("x,-9223372036854775808,9", "le must be finite"),
         ("x,9223372036854775808,9", "out of range for LONG"),

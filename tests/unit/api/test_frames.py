@@ -129,7 +129,7 @@ def test_an_empty_frame_has_no_rows():
 def test_rows_without_a_time_are_diverted_or_raised():
     frame = pd.DataFrame({"ts": [pd.Timestamp("2024-05-01"), pd.NaT], "v": [1, 2]})
     stream = hr.from_pandas(frame, lifetime=hr.point("ts"))
-    with pytest.warns(hr.RowsNotUsed, match="le is missing"):
+    with pytest.warns(hr.RowsNotUsed, match="the time ts is missing"):
         run = stream.run()
     assert run.cht()["v"].to_pylist() == [1]
     assert hr.same_history(stream.history(engine="duckdb").cht(), run.cht())

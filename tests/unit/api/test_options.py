@@ -43,7 +43,7 @@ def test_options_of_generated_rows_are_those_of_the_generators():
     ("function", "first"),
     [
         (hr.run, ["streams", "host", "consistency", "sinks", *RunOptions.__annotations__]),
-        (hr.start, ["pairs", "of", "host", "consistency", *StartOptions.__annotations__]),
+        (hr.start_all, ["pairs", "host", "consistency", *StartOptions.__annotations__]),
         (hr.Stream.run, ["self", *StreamRunOptions.__annotations__]),
         (hr.Stream.cht, ["self", "time_columns", *StreamRunOptions.__annotations__]),
         (hr.Stream.start, ["self", "sinks", *StreamStartOptions.__annotations__]),

@@ -235,16 +235,16 @@ def test_reading_ahead_ends_with_the_block_at_which_a_run_is_stopped(
     (source,) = (node for node in walk(trades.node) if isinstance(node, Source))
     assert isinstance(source.origin, Files)
     file, stopped = source.origin.files()[0], threading.Event()
-    read = local_run.read_listed
+    read = local_run.read_counted
 
-    def blocks(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
-        (block,) = read(source, file)
+    def blocks(source: Source, file: ListedFile, work: Work) -> Iterator[DecodedBlock]:
+        (block,) = read(source, file, work)
         yield block.slice(0, 10)
         stopped.set()
         yield from (block.slice(start, 10) for start in range(10, 100, 10))
 
-    monkeypatch.setattr(local_run, "read_listed", blocks)
-    assert sum(block.table.num_rows for block, _ in local_run._whole(source, file, stopped)) == 10
+    monkeypatch.setattr(local_run, "read_counted", blocks)
+    assert sum(block.table.num_rows for block, _ in local_run._whole(source, file, work=Work(), stopped=stopped)) == 10
 
 
 def test_a_run_that_fails_leaves_no_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):

@@ -117,7 +117,7 @@ def test_a_null_end_in_another_column_is_malformed(tmp_path: Path):
     (tmp_path / "a.csv").write_text("start,end,x\n2024-05-01,,1\n")
     life = hr.interval("start", "end")
     stream = hr.read_csv(str(tmp_path / "a.csv"), "start DATETIME, end DATETIME, x LONG", lifetime=life)
-    with pytest.warns(hr.RowsNotUsed, match="re is missing"):
+    with pytest.warns(hr.RowsNotUsed, match="the time end is missing"):
         assert stream.cht().num_rows == 0
 
 

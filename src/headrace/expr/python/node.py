@@ -130,7 +130,7 @@ class UdfCall(Expr):
                     f"{self.udf.name} takes {parameter} as {wanted.value}",
                     given=f"{arg.node} of type {arg.type.value}",
                     allowed=self.udf.signature,
-                    instead=f"{arg.node}.cast({wanted.value!r})",
+                    instead=f"(...).cast({wanted.value!r})",
                 )
         return Bound(self, self.udf.returns, tuple(map(Bound.widened, args, self.udf.takes)))
 

@@ -207,7 +207,11 @@ class Query:
         return True
 
     def finish(self) -> None:
-        """Process all input that exists now, then end the input: every CTI becomes infinite."""
+        """Process all input that exists now, then end the input: every CTI becomes infinite.
+
+        The checkpoint keeps that promise: for a query that continues from it, all new rows are late. To continue
+        later, use `process_all_available` and `stop`.
+        """
         self.process_all_available()
         self.driver.ending = True
         deadline = time.monotonic() + _END_SECONDS

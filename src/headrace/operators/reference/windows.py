@@ -94,6 +94,8 @@ def _reached(zone: str, local: datetime) -> int:
     """The first instant at which the clocks of a zone show a local time, or a later one."""
     clocks = ZoneInfo(zone)
     time = local.replace(tzinfo=clocks).astimezone(UTC) - timedelta(hours=3)
+    while time.astimezone(clocks).replace(tzinfo=None) >= local:  # the zone skipped a whole day
+        time -= timedelta(hours=3)
     for step in (timedelta(minutes=1), timedelta(seconds=1)):
         while (time + step).astimezone(clocks).replace(tzinfo=None) < local:
             time += step
