@@ -208,7 +208,7 @@ def test_fractions_of_a_second_are_exact_to_the_microsecond():
 
 def test_an_epoch_that_no_time_holds_is_malformed():
     stream = hr.from_pandas(pd.DataFrame({"t": [1, 2**62], "v": [1, 2]}), lifetime=hr.point("t", unit="s"))
-    with pytest.warns(hr.RowsNotUsed):
+    with pytest.warns(hr.RowsNotUsed, match="the time of t is out of range"):
         found = stream.cht()
     assert found["v"].to_pylist() == [1]
     assert hr.same_history(stream.history(engine="duckdb").cht(), found)

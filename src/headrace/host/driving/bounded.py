@@ -61,7 +61,7 @@ def run_driven(
 
 def _diverted(query: Query, outputs: int) -> dict[str, Result]:
     """The diverted rows in the checkpoint of a query that has so many outputs of its own."""
-    results = {}
+    results: dict[str, Result] = {}
     for output, sink in zip(query.line.outputs[outputs:], query.sinks[outputs:], strict=True):
         if isinstance(sink, FileSink):
             rows = _final_rows(sink.path, output.schema)
