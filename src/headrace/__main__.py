@@ -1,6 +1,6 @@
 """`python -m headrace` is the same as `headrace`."""
 
-from headrace.cli import main
+from headrace_command import main
 
 if __name__ == "__main__":
     main()

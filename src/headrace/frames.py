@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from headrace.errors import PlanError, SchemaError
+from headrace.errors import PlanError, SchemaError, UnknownColumn
 
 __all__ = ["FRAMES", "FrameKind", "frame_kind", "frame_of", "frame_table"]
 
@@ -30,15 +31,17 @@ def frame_kind(value: Any) -> str:
     return "arrow" if hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.RecordBatch) else ""
 
 
-def frame_table(frame: Any) -> pa.Table:
-    """The rows of a frame that is in this process; an index of pandas that has a name is a column like the others."""
+def frame_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a frame that is in this process: these columns, by default all.
+
+    The levels of an index of pandas that have names are columns like the others.
+    """
     kind = frame_kind(frame)
     if kind == "pandas":
-        return _from_pandas(frame)
-    if kind == "polars":
-        return frame.to_arrow()
-    if kind == "arrow":
-        return frame if isinstance(frame, pa.Table) else pa.table(frame)
+        return _from_pandas(frame, columns)
+    if kind in ("polars", "arrow"):
+        table = frame.to_arrow() if kind == "polars" else frame if isinstance(frame, pa.Table) else pa.table(frame)
+        return table.select(_places(table.column_names, columns, "table.rename_columns(['a', 'b'])"))
     raise PlanError(
         "this is not a frame in memory",
         given=type(frame).__name__,
@@ -47,18 +50,38 @@ def frame_table(frame: Any) -> pa.Table:
     )
 
 
-def _from_pandas(frame: Any) -> pa.Table:
-    named = all(name is not None for name in frame.index.names)
+def _from_pandas(frame: Any, columns: Sequence[str] | None) -> pa.Table:
+    levels = [place for place, name in enumerate(frame.index.names) if name is not None]
+    if levels:
+        frame = frame.reset_index(level=levels, allow_duplicates=True)
+    names = [str(name) for name in frame.columns]
+    # A copy: Arrow would share the memory of the frame, which may be changed later.
+    frame = frame.iloc[:, _places(names, columns, "frame.loc[:, ~frame.columns.duplicated()]")].copy()
     try:
-        # A copy: Arrow would share the memory of the frame, which may be changed later.
-        return pa.Table.from_pandas(frame.reset_index() if named else frame.copy(), preserve_index=False)
-    except (ValueError, TypeError) as error:  # names that appear twice, values of several types in a column
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:  # such as values of several types
         raise SchemaError(
             f"Arrow cannot hold this frame: {'; '.join(map(str, error.args))}",
             given=", ".join(f"{name} {dtype}" for name, dtype in frame.dtypes.items()),
-            allowed="columns with a name of their own and values of one type",
-            instead="frame.astype({'column': str})",
+            allowed="columns with values of one type, which Arrow has",
+            instead="a schema without the column, or frame.astype({'column': str})",
         ) from error
+
+
+def _places(names: Sequence[str], columns: Sequence[str] | None, unique: str) -> list[int]:
+    """Where a frame has these columns; `unique` is what to write so that every column has a name of its own."""
+    chosen = list(names if columns is None else columns)
+    for name in chosen:
+        if name not in names:
+            raise UnknownColumn.of(name, names, "the frame")
+        if names.count(name) > 1:
+            raise SchemaError(
+                f"the frame has {names.count(name)} columns {name!r}",
+                given=", ".join(names),
+                allowed="columns with names of their own",
+                instead=unique,
+            )
+    return [names.index(name) for name in chosen]
 
 
 def frame_of(table: pa.Table, kind: FrameKind, spark: Any = None) -> Any:

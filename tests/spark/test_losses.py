@@ -76,6 +76,6 @@ def test_a_running_query_says_it_once_in_the_log_and_below_its_table(
     (example,) = query.progress()["examples"].values()
     assert (example["file"], example["line"]) == (f"{folder}/1.csv", 3)
     assert "line 3: column 't'" in str(query.progress())
-    rows = hr.read_json(f"{tmp_path}/latest/*/*.jsonl", "op STRING, _batch LONG, at LONG, k STRING, t LONG",
+    rows = hr.read_json(f"{tmp_path}/latest/*/*.jsonl", "op STRING, _batch LONG, k STRING, t LONG",
                         lifetime=hr.point("t")).cht().to_pylist()  # fmt: skip
     assert [(row["_batch"], row["k"], row["t"]) for row in rows] == [(0, "a", 1), (1, "a", 90)]

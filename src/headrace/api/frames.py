@@ -24,9 +24,10 @@ def from_pandas(
 ) -> Stream:  # fmt: skip
     """The rows of a pandas frame as a stream, in their order.
 
-    `schema` picks columns and their types. Values that are missing are null, times without a zone are UTC, and an index
-    that has a name is a column like the others. The frame has an end, so `cht` and `run` work on every host; a started
-    query keeps the rows in its checkpoint. `rename` is that of `read_csv`.
+    `schema` picks columns and their types. Values that are missing are null, times without a zone are UTC, fractions of
+    a microsecond are cut off, and an index (or a level of one) that has a name is a column like the others. The frame
+    has an end, so `cht` and `run` work on every host; a started query keeps the rows in its checkpoint. `rename` is
+    that of `read_csv`.
     """
     return _from_frame("pandas", frame, schema, lifetime, progress, bad_rows, rename)
 
@@ -63,9 +64,10 @@ def _from_frame(
             allowed=_NAMES[kind],
             instead="frame.collect()" if found == "lazy" else f"{_READERS.get(found, 'hr.events')}(frame, ...)",
         )
-    table = frame_table(frame)
+    wanted = None if schema is None else Schema.of(schema)
+    table = frame_table(frame, None if wanted is None else wanted.names)
     names = dict(name_pairs(rename))
-    columns = Schema.of(table.schema if schema is None else schema).renamed(names)
+    columns = (wanted or Schema.of(table.schema)).renamed(names)
     table = table.rename_columns([names.get(name, name) for name in table.column_names])
     return stream_of(Events(picked(table, columns, "the frame")), columns, lifetime, progress, bad_rows)
 

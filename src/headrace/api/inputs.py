@@ -74,9 +74,9 @@ def point(at: str | Expr, *, unit: EpochUnit | None = None) -> Point:
     return Point(_expr(at, unit))
 
 
-def interval(start: str | Expr, end: str | Expr, *, unit: EpochUnit | None = None) -> Interval:
-    """Every row says when it starts and ends; `unit` is that of `point`."""
-    return Interval(_expr(start, unit), _expr(end, unit))
+def interval(start: str | Expr, end: str | Expr, *, unit: EpochUnit | None = None, endless: bool = False) -> Interval:
+    """Every row says when it starts and ends; with `endless`, a null end is none. `unit` is that of `point`."""
+    return Interval(_expr(start, unit), _expr(end, unit), endless)
 
 
 def edge(

@@ -29,7 +29,7 @@ from headrace.host.driving.query import Query
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
-from headrace.host.result import FinishedRun, Result
+from headrace.host.result import DIVERTED, FinishedRun, Result
 from headrace.io.adapter import SinkAdapter
 from headrace.io.console import show_table
 from headrace.io.origins import AdapterRead, SparkRead, check_frames
@@ -46,8 +46,6 @@ __all__ = ["Run", "outputs_of", "run", "run_quietly", "start_all"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
-#: The prefix of the outputs of diverted rows; a user may name an output "diverted".
-DIVERTED = "(diverted)"
 _SHOWN = 3  # outputs in a notebook
 
 
@@ -115,7 +113,10 @@ class Run:
         return self._result(name).plot(by, **look)
 
     def diverted(self) -> pa.Table:
-        """The rows that were not used, with their source, the reason, and the file and line where known."""
+        """The rows that were not used, with their source, the reason, and the file and line where known.
+
+        With a checkpoint, those since its first start.
+        """
         sides = [result for name, result in self.results.items() if name.startswith(DIVERTED)]
         rows = [history(side.changes()) for side in [Result(DIVERTED_ROWS), *sides]]
         return shown(pa.concat_tables(rows), dates=any(side.dates for side in sides))
@@ -218,7 +219,7 @@ def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], opt
     else:
         begin = _starter(host)
         arguments = checked_options(options, common + options_of(run_driven, begin))
-        if arguments.get("finish") is False:  # the query continues later: its checkpoint holds the diverted rows
+        if arguments.get("checkpoint") is not None:  # it holds the diverted rows, as that of a started query does
             outputs = outputs[: len(nodes)]
         done = run_driven(begin, outputs, sinks=checked, **arguments)
     return Run(done.results, done.counts, done.statistics, done.examples)

@@ -15,10 +15,9 @@ from rich.console import Console
 
 from headrace.cli import checkpoint, demo, doctor, explain, module, plot, run, sql, verify, version
 from headrace.errors import HeadraceError
+from headrace_command import INTERRUPTED
 
 __all__ = ["app", "main"]
-
-INTERRUPTED = 130  # the exit status that shells report after Ctrl-C
 
 app = typer.Typer(
     help="Temporal streams on Spark: early answers that correct themselves.",

@@ -103,8 +103,10 @@ class SourceQuery:
         lifetime = self.source.lifetime
         if isinstance(lifetime, Interval):
             end = self._ticks(lifetime.end)
-            endless = lifetime.null_is_endless(self.source.columns)
-            return self._ticks(lifetime.start), f"coalesce({end}, {INFINITY})" if endless else end
+            if lifetime.null_is_endless(self.source.columns):
+                absent = " OR ".join(f"{self._sql(col(name))} IS NULL" for name in sorted(lifetime.end.columns()))
+                end = f"CASE WHEN {absent or 'FALSE'} THEN {INFINITY} ELSE {end} END"
+            return self._ticks(lifetime.start), end
         assert isinstance(lifetime, (Point, Edge))
         at = self._ticks(lifetime.at)
         return at, f"CASE WHEN {at} < {INFINITY} THEN {at} + {CHRONON} END"

@@ -22,9 +22,12 @@ from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.time import NEG_INFINITY, format_ticks
 
-__all__ = ["FinishedRun", "Result"]
+__all__ = ["DIVERTED", "FinishedRun", "Result"]
 
 _MOST_SHOWN = 100_000  # changes of which a notebook shows the history: it takes a fraction of a second
+
+#: The prefix of the outputs of diverted rows; a user may name an output "diverted".
+DIVERTED = "(diverted)"
 
 
 @dataclass

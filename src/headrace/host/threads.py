@@ -55,17 +55,23 @@ class Room:
         return max(least, min(self._most, fitting))
 
 
-def ahead(items: Iterable[T], most: Callable[[], int]) -> Generator[T]:
+def ahead(items: Iterable[T], most: Callable[[], int], stop: Callable[[], object] | None = None) -> Generator[T]:
     """The items, computed one after the other in a thread that is at most so many items ahead.
 
-    An exception is raised where its item would be.
+    An exception is raised where its item would be. If the caller ends early, by Ctrl-C for instance, `stop` is called
+    before the thread is awaited.
     """
     source = iter(items)
     with ThreadPoolExecutor(1, "headrace-ahead") as thread:
-        for item in in_order(lambda _: next(source, _END), repeat(None), thread, most):
-            if item is _END:
-                break
-            yield item
+        try:
+            for item in in_order(lambda _: next(source, _END), repeat(None), thread, most):
+                if item is _END:
+                    break
+                yield item
+        except BaseException:
+            if stop is not None:
+                stop()
+            raise
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], threads: Executor, most: Callable[[], int]) -> Iterator[R]:

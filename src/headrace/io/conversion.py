@@ -130,7 +130,8 @@ def _fault(value: object, field: Field) -> str:
     if field.type.is_floating and _is_finite(value):
         return f"is out of range for {field.type.value}"
     if field.type is Type.DATETIME or is_tick(field):
-        return f"is not a time ({field.type.value}: ISO text such as '2024-05-01T12:00:00Z', or ticks)"
+        years = " of the years 1 to 9999" if field.type is Type.DATETIME else ""
+        return f"is not a time{years} ({field.type.value}: ISO text such as '2024-05-01T12:00:00Z', or ticks)"
     return f"is not of type {field.type.value}"
 
 

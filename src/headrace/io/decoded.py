@@ -25,7 +25,7 @@ from headrace.io.files import FileState
 from headrace.schema import Field, Schema
 
 __all__ = [
-    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_python", "concat", "decoded", "finish", "numbered",
+    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_json", "as_python", "concat", "decoded", "finish", "numbered",
     "refused_table", "unnumbered",
 ]  # fmt: skip
 
@@ -141,11 +141,7 @@ def decoded(rows: pa.Table, offsets: NDArray[np.int64], schema: Schema) -> Decod
 
     For adapters; the columns of `rows` are columns of the schema.
     """
-
-    def texts(places: NDArray[np.int64]) -> list[str]:
-        return [json.dumps(row, default=str, ensure_ascii=False) for row in rows.take(pa.array(places)).to_pylist()]
-
-    block = finish(rows, offsets, [schema[name] for name in rows.column_names], texts)
+    block = finish(rows, offsets, [schema[name] for name in rows.column_names], as_json(rows))
     return numbered(block, lambda rows: rows)
 
 
@@ -159,6 +155,18 @@ def _reasons(values: pa.ChunkedArray, field: Field, mask: NDArray[np.bool_]) -> 
         codes, distinct = encoded.indices, encoded.dictionary
     texts = pa.array([reason(as_python(value), field) for value in distinct], pa.string())
     return pc.replace_with_mask(pa.nulls(len(mask), pa.string()), marked, texts.take(pa.array(codes)))
+
+
+def as_json(table: pa.Table) -> Raw:
+    """The rows of a table as texts of JSON."""
+
+    def raw(places: NDArray[np.int64]) -> list[str]:
+        chosen = table.take(pa.array(places))
+        columns = [[as_python(value) for value in chosen[name]] for name in chosen.column_names]
+        rows = (dict(zip(chosen.column_names, row, strict=True)) for row in zip(*columns, strict=True))
+        return [json.dumps(row, default=str, ensure_ascii=False) for row in rows]
+
+    return raw
 
 
 def as_python(value: Any) -> Any:

@@ -242,7 +242,7 @@ class Channel:
 
     def _problems(self, events: pa.Table, table: pa.Table) -> tuple[Flags, NDArray[Any]]:
         bad, reasons = event_problems(events)
-        reasons = _naming_times(self.source.lifetime, reasons)
+        reasons = _naming_times(self.source.lifetime, reasons, table)
         if isinstance(self.source.lifetime, Changed):
             bad, reasons = row_problems(self.source.lifetime, table, bad, reasons)
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
@@ -406,19 +406,30 @@ def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.C
     if isinstance(lifetime, Interval):
         ends = _times(lifetime.end, table)
         if lifetime.null_is_endless(Schema.of(table.schema)):
-            ends = pc.fill_null(ends, INFINITY)
+            ends = pc.if_else(_absent(lifetime.end, table), INFINITY, ends)
         return _times(lifetime.start, table), ends
     le = _times(lifetime.at, table)
     return le, pc.add(le, CHRONON)
 
 
-def _naming_times(lifetime: Lifetime, reasons: NDArray[Any]) -> NDArray[Any]:
+def _naming_times(lifetime: Lifetime, reasons: NDArray[Any], table: pa.Table) -> NDArray[Any]:
     """The reasons why rows are no events, with the names of the columns that the times are read from."""
     if isinstance(lifetime, Physical) or not len(reasons):
         return reasons
     start, end = (lifetime.start, lifetime.end) if isinstance(lifetime, Interval) else (lifetime.at, lifetime.at)
-    said = {"le is missing": f"the time {start} is missing", "re is missing": f"the time {end} is missing"}
-    return np.array([said.get(reason, reason) for reason in reasons.tolist()], object)
+    hint = "; hr.interval(..., endless=True) reads it as one without an end" if isinstance(lifetime, Interval) else ""
+    named = reasons.astype(object)
+    for reason, time, more in (("le is missing", start, ""), ("re is missing", end, hint)):
+        rows, name = reasons == reason, ", ".join(sorted(time.columns())) or str(time)
+        named[rows] = f"the time {name} is missing{more}"
+        named[rows & ~to_numpy(_absent(time, table))] = f"the time of {name} is out of range, or has no value"
+    return named
+
+
+def _absent(time: Expr, table: pa.Table) -> pa.Array:
+    """The rows without a value in a column of the time."""
+    flags = [to_numpy(pc.is_null(table.column(name))) for name in time.columns()]
+    return pa.array(np.logical_or.reduce([np.zeros(table.num_rows, bool), *flags]))
 
 
 def _times(expr: Expr, table: pa.Table) -> pa.ChunkedArray:

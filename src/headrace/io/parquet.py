@@ -8,7 +8,6 @@ rows that pass have numbers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import DecodedBlock, Raw, as_python, finish, numbered, unnumbered
+from headrace.io.decoded import DecodedBlock, as_json, finish, numbered, unnumbered
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -192,16 +190,6 @@ def _decoded(
     row = 0
     for table in _gathered(pieces):
         rows = np.arange(row, row + len(table), dtype=np.int64)
-        block = numbered(finish(table, rows, fields, _as_json(table)), lambda numbers: numbers + 1)
+        block = numbered(finish(table, rows, fields, as_json(table)), lambda numbers: numbers + 1)
         yield block.where(row_filter, columns)
         row += len(table)
-
-
-def _as_json(table: pa.Table) -> Raw:
-    def raw(rows: NDArray[np.int64]) -> list[str]:
-        chosen = table.take(pa.array(rows))
-        columns = [[as_python(value) for value in chosen[name]] for name in chosen.column_names]
-        values = (dict(zip(chosen.column_names, row, strict=True)) for row in zip(*columns, strict=True))
-        return [json.dumps(row, default=str, ensure_ascii=False) for row in values]
-
-    return raw

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
-from headrace.errors import BadRow, PlanError, SourceError, UnknownColumn
+from headrace.errors import BadRow, PlanError, SchemaError, SourceError, UnknownColumn
 from headrace.frames import frame_kind, frame_table
-from headrace.io.decoded import DecodedBlock, finish
+from headrace.io.decoded import DecodedBlock, as_json, finish
 from headrace.io.files import list_files
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.secrets import shown_place
@@ -109,8 +109,9 @@ def table_of(table: Any, schema: SchemaLike | None = None) -> TableRows | TableF
             allowed="an Arrow table, a data frame of pandas or Polars, a path to Parquet or CSV files",
             instead="join(other, on='key')" if hasattr(table, "node") else "join_table('countries.parquet', on='code')",
         )
-    table = frame_table(table)
-    columns = Schema.of(table.schema if schema is None else schema)
+    wanted = None if schema is None else Schema.of(schema)
+    table = frame_table(table, None if wanted is None else wanted.names)
+    columns = wanted or Schema.of(table.schema)
     return TableRows.of([fitted(table, columns, "the table")], columns, "a table")
 
 
@@ -120,12 +121,15 @@ def fitted(table: pa.Table, columns: Schema, owner: str) -> DecodedBlock:
         if name not in table.column_names:
             raise UnknownColumn.of(name, table.column_names, owner)
     wanted = table.select(list(columns.names))
-    return finish(
-        wanted,
-        np.arange(len(wanted)),
-        columns.fields,
-        lambda places: [str(row) for row in wanted.take(pa.array(places)).to_pylist()],
-    )
+    try:
+        return finish(wanted, np.arange(len(wanted)), columns.fields, as_json(wanted))
+    except pa.ArrowNotImplementedError as error:  # a type that never becomes the declared one
+        raise SchemaError(
+            f"a column of {owner} cannot be read as its type: {error}",
+            given=", ".join(f"{column.name} {column.type}" for column in wanted.schema),
+            allowed=str(columns),
+            instead="a schema without the column",
+        ) from error
 
 
 def _files(path: str, columns: Schema | None) -> TableFiles:

@@ -65,16 +65,18 @@ class Interval:
 
     start: Expr
     end: Expr
+    #: Whether a null end is infinity.
+    endless: bool = False
 
     def null_is_endless(self, columns: Schema) -> bool:
         """Whether a null end is infinity, as in tables of dates that Headrace writes (rule 1.1): in their column `re`.
 
-        In other columns a null end is a row without an end, and malformed.
+        In other columns a null end is a row without an end, and malformed unless `endless`.
         """
-        return str(self.end) == str(col("re")) and self.end.type(columns) is Type.DATETIME
+        return self.endless or (str(self.end) == str(col("re")) and self.end.type(columns) is Type.DATETIME)
 
     def __str__(self) -> str:
-        return f"interval({self.start}, {self.end})"
+        return f"interval({self.start}, {self.end}{', endless' if self.endless else ''})"
 
 
 @dataclass(frozen=True, eq=False)

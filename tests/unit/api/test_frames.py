@@ -72,6 +72,48 @@ def test_an_index_with_a_name_is_a_column():
     assert hr.from_pandas(frame, lifetime=hr.point("t")).cht().to_pylist() == [{"le": 5, "re": 6, "t": 5, "price": 1.0}]
 
 
+def test_a_level_of_an_index_with_a_name_is_a_column():
+    levels = pd.MultiIndex.from_tuples([(1, "x"), (2, "y")], names=["t", None])
+    frame = pd.DataFrame({"v": [3, 4]}, index=levels)
+    assert hr.from_pandas(frame, lifetime=hr.point("t")).cht().drop_columns(["le", "re"]).to_pydict() == {
+        "t": [1, 2],
+        "v": [3, 4],
+    }
+
+
+UNREADABLE = {
+    "complex": pd.DataFrame({"t": [1], "u": [1j]}),
+    "mixed": pd.DataFrame({"t": [1, 2], "u": ["a", 1]}),
+    "large": pd.DataFrame({"t": [1], "u": [2**70]}),
+    "twice": pd.DataFrame([[1, 2, 3]], columns=["t", "u", "u"]),
+    "index": pd.DataFrame({"t": [1], "u": [2]}, index=pd.Index([3], name="u")),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_columns_that_a_schema_leaves_out_may_be_anything(name: str):
+    frame = UNREADABLE[name]
+    assert hr.from_pandas(frame, "t LONG", lifetime=hr.point("t")).cht()["t"].to_pylist()[0] == 1
+    with pytest.raises(SchemaError):
+        hr.from_pandas(frame, lifetime=hr.point("t"))
+
+
+FAR = pa.array([0, 253_402_300_800_000_000], pa.timestamp("us", "UTC"))  # the year 10000
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: hr.from_arrow(pa.table({"t": pa.array([1, 2**60], pa.timestamp("s"))}), lifetime=hr.point("t")),
+        lambda: hr.from_arrow(pa.table({"t": [1, 2], "far": FAR}), lifetime=hr.point("t")),
+        lambda: hr.from_pandas(pd.DataFrame({"t": FAR.to_numpy()}), lifetime=hr.point("t")),
+    ],
+)
+def test_a_date_after_the_year_9999_does_not_fit(read: Callable[[], hr.Stream]):
+    with pytest.raises(SchemaError, match=r"row 2 of the frame does not fit.* of the years 1 to 9999"):
+        read()
+
+
 def test_names_of_an_event_can_be_renamed():
     frame = pd.DataFrame({"kind": ["x"], "t": [5]})
     with pytest.raises(SchemaError, match="kind"):
@@ -108,7 +150,17 @@ def test_rows_without_a_time_are_diverted_or_raised():
         (lambda: hr.from_pandas(pd.DataFrame(ROWS), "sybol STRING, ts DATETIME", **BY_TIME), UnknownColumn, "symbol"),
         (lambda: hr.from_pandas(pd.DataFrame(ROWS), "symbol LONG, ts DATETIME", **BY_TIME), SchemaError, "row 1 of"),
         (lambda: hr.from_pandas(pd.DataFrame({"a": [1, "x"]}), lifetime=hr.point("a")), SchemaError, "one type"),
-        (lambda: hr.from_pandas(pd.DataFrame([[1, 2]], columns=["a", "a"]), lifetime=hr.point("a")), SchemaError, "a"),
+        (
+            lambda: hr.from_pandas(pd.DataFrame([[1, 2]], columns=["a", "a"]), lifetime=hr.point("a")),
+            SchemaError,
+            "duplicated",
+        ),
+        (
+            lambda: hr.from_arrow(pa.table([[1], [2]], names=["a", "a"]), "a LONG", lifetime=hr.point("a")),
+            SchemaError,
+            "2",
+        ),
+        (lambda: hr.from_arrow(pa.table({"a": [{"b": 1}]}), "a LONG", lifetime=hr.point("a")), SchemaError, "struct"),
         (lambda: hr.from_pandas(pd.DataFrame(ROWS), lifetime=hr.point("ts", unit="ms")), PlanError, "DATETIME"),
         (lambda: hr.from_pandas(pd.DataFrame(ROWS), lifetime=hr.point("symbol", unit="ms")), PlanError, "STRING"),
         (lambda: hr.point("ts", unit="ns"), ExpressionError, "s, ms, us"),
@@ -156,7 +208,7 @@ def test_fractions_of_a_second_are_exact_to_the_microsecond():
 
 def test_an_epoch_that_no_time_holds_is_malformed():
     stream = hr.from_pandas(pd.DataFrame({"t": [1, 2**62], "v": [1, 2]}), lifetime=hr.point("t", unit="s"))
-    with pytest.warns(hr.RowsNotUsed):
+    with pytest.warns(hr.RowsNotUsed, match="the time of t is out of range"):
         found = stream.cht()
     assert found["v"].to_pylist() == [1]
     assert hr.same_history(stream.history(engine="duckdb").cht(), found)

@@ -78,3 +78,16 @@ def test_the_command_line_says_nothing_and_exits_with_130(folder: Path):
     assert process.returncode == 130
     assert out == ""
     assert [line for line in err.splitlines() if not line.startswith("import time:")] == []
+
+
+def test_the_command_ends_as_quietly_while_it_is_loaded():
+    command = [sys.executable, "-X", "importtime", "-c", "from headrace_command import main; main()"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "numpy" in line:  # the package has begun to load
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert [line for line in err.splitlines() if not line.startswith("import time:")] == []

@@ -383,3 +383,15 @@ def test_a_run_that_continues_says_so_when_it_corrects_answers_from_before(tmp_p
     assert again.events().num_rows
     with pytest.raises(EventError, match="continued a checkpoint with batch 1"):
         again.cht()
+
+
+@pytest.mark.parametrize("ends", [(False, True), (True, False)])
+def test_a_run_with_a_checkpoint_continues_whether_it_ended_the_streams_or_not(ends: tuple[bool, ...], tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    read = hr.read_json(str(tmp_path / "in"), "t DATETIME, k STRING", lifetime=hr.point("t"))
+    for number, finish in enumerate(ends):
+        (tmp_path / "in" / f"{number}.json").write_text('{"t": 1, "k": "a"}\n{"t": null, "k": "b"}\n')
+        with pytest.warns(hr.RowsNotUsed):
+            run = read.select("k").run(checkpoint=str(tmp_path / "state"), finish=finish)
+        assert run.diverted().num_rows == run.lost == number + 1 + (number and ends[0])  # after an end, rows are late
+        assert list(run.results) == ["out", "(diverted) 0"]

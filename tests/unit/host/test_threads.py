@@ -23,6 +23,7 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
 from headrace.io.generator import Ticks, plain_ticks, write_files
 from headrace.io.origins import Files
+from headrace.meter import Work
 from headrace.optimizer import RULES
 from headrace.plan.nodes import Output, Source, walk
 from headrace.progress import Progress
@@ -103,6 +104,21 @@ def test_users_functions_are_called_by_the_thread_that_runs_the_query(trades: hr
     assert callers == {threading.current_thread()}
 
 
+def test_who_ends_early_stops_the_thread_before_it_is_awaited():
+    stopped = threading.Event()
+
+    def items() -> Iterator[bool]:
+        yield True
+        yield stopped.wait(30)
+
+    taken = ahead(items(), lambda: 1, stopped.set)
+    assert next(taken)
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        taken.throw(KeyboardInterrupt)
+    assert time.monotonic() - begun < 20
+
+
 def test_a_bad_file_is_an_error_after_the_batches_before_it(tmp_path: Path):
     for number in range(4):
         pq.write_table(pa.table({"t": [number]}), tmp_path / f"{number}.parquet")
@@ -149,11 +165,11 @@ def test_rows_that_wait_for_slow_stages_are_bounded_by_their_bytes(
     for number in range(20):
         pq.write_table(pa.table({"t": [number] * 1000}), tmp_path / f"{number:02}.parquet")
     stream = hr.read_parquet(str(tmp_path), schema="t LONG", lifetime=hr.point("t"), order="name")
-    read, run, begun, far = local_run.read_listed, local_run.Runner.run, [], []
+    read, run, begun, far = local_run.read_counted, local_run.Runner.run, [], []
 
-    def reads(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
+    def reads(source: Source, file: ListedFile, work: Work) -> Iterator[DecodedBlock]:
         begun.append(file)
-        return read(source, file)
+        return read(source, file, work)
 
     def slowly(runner: local_run.Runner, taken: local_run.TakenBatch) -> None:
         time.sleep(0.02)
@@ -161,7 +177,7 @@ def test_rows_that_wait_for_slow_stages_are_bounded_by_their_bytes(
         run(runner, taken)
 
     monkeypatch.setattr(local_run, "_WAITING", waiting)
-    monkeypatch.setattr(local_run, "read_listed", reads)
+    monkeypatch.setattr(local_run, "read_counted", reads)
     monkeypatch.setattr(local_run.Runner, "run", slowly)
     assert stream.window(hr.tumbling(5)).aggregate(n=hr.count()).run(threads=2).cht()["n"].to_pylist() == [5000] * 4
     assert max(far) <= ahead_at_most + 1
@@ -219,16 +235,16 @@ def test_reading_ahead_ends_with_the_block_at_which_a_run_is_stopped(
     (source,) = (node for node in walk(trades.node) if isinstance(node, Source))
     assert isinstance(source.origin, Files)
     file, stopped = source.origin.files()[0], threading.Event()
-    read = local_run.read_listed
+    read = local_run.read_counted
 
-    def blocks(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
-        (block,) = read(source, file)
+    def blocks(source: Source, file: ListedFile, work: Work) -> Iterator[DecodedBlock]:
+        (block,) = read(source, file, work)
         yield block.slice(0, 10)
         stopped.set()
         yield from (block.slice(start, 10) for start in range(10, 100, 10))
 
-    monkeypatch.setattr(local_run, "read_listed", blocks)
-    assert sum(block.table.num_rows for block, _ in local_run._whole(source, file, stopped)) == 10
+    monkeypatch.setattr(local_run, "read_counted", blocks)
+    assert sum(block.table.num_rows for block, _ in local_run._whole(source, file, work=Work(), stopped=stopped)) == 10
 
 
 def test_a_run_that_fails_leaves_no_thread(trades: hr.Stream, monkeypatch: pytest.MonkeyPatch):

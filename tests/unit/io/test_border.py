@@ -121,6 +121,24 @@ def test_a_null_end_in_another_column_is_malformed(tmp_path: Path):
         assert stream.cht().num_rows == 0
 
 
+def test_a_null_end_is_endless_where_that_is_said():
+    written = signals().cht(time_columns=("start", "end"))
+    with pytest.warns(hr.RowsNotUsed, match=r"the time end is missing; hr.interval\(..., endless=True\)"):
+        hr.from_arrow(written, lifetime=hr.interval("start", "end")).run()
+    back = hr.from_arrow(written, lifetime=hr.interval("start", "end", endless=True)).select("x")
+    assert hr.same_history(back.cht(), signals().cht())
+    assert hr.same_history(back.history("duckdb").cht(), signals().cht())
+
+
+def test_an_end_that_no_time_holds_is_not_endless():
+    rows = pa.table({"a": [1, 2, 3], "b": [2, None, 2**62]})
+    stream = hr.from_arrow(rows, lifetime=hr.interval("a", "b", unit="s", endless=True))
+    with pytest.warns(hr.RowsNotUsed, match="the time of b is out of range"):
+        found = stream.cht()
+    assert found["a"].to_pylist() == [1, 2]
+    assert hr.same_history(stream.history("duckdb").cht(), found)
+
+
 @settings(deadline=None)
 @given(physical_streams(), st.integers(-(2**50), 2**50))
 def test_shown_and_back_is_the_same(stream: Any, by: int):

@@ -116,14 +116,21 @@ def _run_to_the_end(
     with ExitStack() as stack:
         workers = ThreadPoolExecutor(threads, "headrace-work") if parallel else None
         if workers is not None:
-            stack.callback(partial(workers.shutdown, cancel_futures=True))
+            stack.callback(workers.shutdown)
+
+        def stop() -> None:
+            """Let no thread begin another block."""
+            stopped.set()
+            if workers is not None:
+                workers.shutdown(wait=False, cancel_futures=True)
+
         runner = Runner(line, buckets, clock, workers=workers, stopped=stopped)
         batches: Iterable[TakenBatch] = _taken(runner, batch_rows, readers, room, work)
         if parallel and clock is None:  # a clock is called by the caller's thread
-            batches = stack.enter_context(closing(ahead(batches, partial(room.items, 1))))
+            batches = stack.enter_context(closing(ahead(batches, partial(room.items, 1), stop)))
         if readers is not None:  # if the run fails, they stop first: others may wait for them
             stack.enter_context(readers)
-        stack.callback(stopped.set)  # so that no thread begins another block
+        stack.callback(stop)  # before any thread is awaited
         for work.batch, taken in enumerate(batches):
             runner.run(taken)
             room.free(taken.size)
