@@ -106,6 +106,7 @@ def cluster(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.spark
 @pytest.mark.slow
 def test_an_executor_killed_between_stages_and_a_task_that_goes_on_after_the_commit(
@@ -121,7 +122,8 @@ def test_an_executor_killed_between_stages_and_a_task_that_goes_on_after_the_com
         assert cluster.poll() is None, (folder / "driver.log").read_text(errors="replace")[-3000:]
         return (folder / f"answered-{turn}").exists()
 
-    wait_until(lambda: answered(1), "the first batch")
+    # The processes of a cluster start, and compile their loops if nobody has yet.
+    wait_until(lambda: answered(1), "the first batch", patience=240)
     close(folder, "middle")
     close(folder, "first")
     for bucket in range(2):
