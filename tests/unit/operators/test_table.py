@@ -224,7 +224,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_built(tmp_path: Path):
         stream.join_table(COUNTRIES, "code", how="outer")  # type: ignore[arg-type]
     with pytest.raises(UnknownColumn):
         stream.join_table(COUNTRIES, "cod")
-    with pytest.raises(UnknownColumn, match="the table"):
+    with pytest.raises(UnknownColumn, match="in the frame"):
         stream.join_table(COUNTRIES, "code", schema="code STRING, nam STRING")
     with pytest.raises(SourceError, match="there is no file"):
         stream.join_table(tmp_path / "none.parquet", "code")
