@@ -158,7 +158,7 @@ def difference(answer: pd.DataFrame, expected: pd.DataFrame) -> str:
         frame[names].round(6).astype(object).sort_values(names, key=lambda c: c.astype(str)).to_numpy().tolist()
         for frame in (answer, expected)
     )
-    for mine, other in zip(ours, theirs, strict=False):
-        if any(a != b and not (pd.isna(a) and pd.isna(b)) for a, b in zip(mine, other, strict=True)):
-            return f"{mine}, not {other}"
+    for row, right in zip(ours, theirs, strict=False):
+        if any(a != b and not (pd.isna(a) and pd.isna(b)) for a, b in zip(row, right, strict=True)):
+            return f"{row}, not {right}"
     return "" if len(ours) == len(theirs) else f"{len(ours)} rows, not {len(theirs)}"

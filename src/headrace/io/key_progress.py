@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.columnar import Int64s, canonical_floats, to_numpy
-from headrace.compiled import INT, INTS, NEW_INTS, TRUTHS, compiled
+from headrace.compiled import INT, INTS, NEW_INTS, TRUTHS, compiled, inlined
 from headrace.plan.policies import Advance, ProgressPolicy
 from headrace.time import NEG_INFINITY
 
@@ -40,12 +40,10 @@ class KeyTimes:
     """The highest times of the keys of one channel."""
 
     def __init__(self, column: str, idle: int, known: Iterable[tuple[str, int]]) -> None:
-        self.column, self.idle = column, idle
-        self._numbers: dict[str, int] = {}
-        self._times = np.empty(0, np.int64)
-        for key, time in known:
-            self._numbers[key] = len(self._numbers)
-            self._times = np.r_[self._times, np.int64(time)]
+        self.column, self.idle = column, min(idle, 2**62)  # so that no time less it leaves 64 bits
+        times = dict(known)
+        self._numbers = {key: number for number, key in enumerate(times)}
+        self._times = np.array([*times.values()], np.int64)
 
     @classmethod
     def of(cls, policy: ProgressPolicy, known: Iterable[tuple[str, int]]) -> KeyTimes | None:
@@ -65,7 +63,8 @@ class KeyTimes:
         self._times = np.r_[self._times, new]
         codes = numbers[to_numpy(encoded.indices).astype(np.int64)] if len(numbers) else np.empty(0, np.int64)
         behind = np.empty(len(le), np.int64)
-        _follow(np.ascontiguousarray(codes), np.ascontiguousarray(le), counted, self.idle, self._times, behind)
+        heap = np.empty(2 * (len(self._times) + len(le)), np.int64)
+        _follow(np.ascontiguousarray(codes), np.ascontiguousarray(le), counted, self.idle, self._times, heap, behind)
         return behind
 
     def active(self) -> dict[str, int]:
@@ -73,28 +72,54 @@ class KeyTimes:
         return active({key: int(self._times[n]) for key, n in self._numbers.items()}, self.idle)
 
 
-@compiled(INTS, INTS, TRUTHS, INT, NEW_INTS, NEW_INTS)
-def _follow(codes: Int64s, le: Int64s, counted: NDArray[np.bool_], idle: int, times: Int64s, behind: Int64s) -> None:
+@inlined
+def _push(heap: Int64s, size: int, key: int, time: int) -> None:
+    """Add a key and its time to a heap of so many entries."""
+    place = size
+    while place > 0 and heap[2 * ((place - 1) // 2) + 1] > time:
+        above = (place - 1) // 2
+        heap[2 * place], heap[2 * place + 1] = heap[2 * above], heap[2 * above + 1]
+        place = above
+    heap[2 * place], heap[2 * place + 1] = key, time
+
+
+@inlined
+def _replace_first(heap: Int64s, size: int) -> None:
+    """Move the last entry, which has the number `size`, to the place of the first one, and then to its own."""
+    key, time, place = heap[2 * size], heap[2 * size + 1], 0
+    while 2 * place + 1 < size:
+        below = 2 * place + 1
+        if below + 1 < size and heap[2 * below + 3] < heap[2 * below + 1]:
+            below += 1
+        if heap[2 * below + 1] >= time:
+            break
+        heap[2 * place], heap[2 * place + 1] = heap[2 * below], heap[2 * below + 1]
+        place = below
+    heap[2 * place], heap[2 * place + 1] = key, time
+
+
+@compiled(INTS, INTS, TRUTHS, INT, NEW_INTS, NEW_INTS, NEW_INTS)
+def _follow(
+    codes: Int64s, le: Int64s, counted: NDArray[np.bool_], idle: int, times: Int64s, heap: Int64s, behind: Int64s
+) -> None:
     """Fill the least time of the keys that are not idle, after each row.
 
-    It is searched again only if the key that was farthest behind moves on, or has become idle.
+    `heap` is a heap of keys and times in turn, the least time first. A key that moves on is added again; an entry that
+    its key has left, or that is idle, is removed when it comes to the front. So a row costs the logarithm of the keys.
     """
-    high = NEG_INFINITY
+    high, size = NEG_INFINITY, 0
     for key in range(len(times)):
         high = max(high, times[key])
-    least, search = NEG_INFINITY, True
+        if times[key] > NEG_INFINITY:
+            _push(heap, size, key, times[key])
+            size += 1
     for i in range(len(le)):
         if counted[i] and le[i] > times[codes[i]]:
-            before = times[codes[i]]
             times[codes[i]] = le[i]
             high = max(high, le[i])
-            search = search or before == least or least <= high - idle
-            if not search and high - idle < le[i] < least:
-                least = le[i]
-        if search and high > NEG_INFINITY:
-            least = high
-            for key in range(len(times)):
-                if high - idle < times[key] < least:
-                    least = times[key]
-            search = False
-        behind[i] = least
+            _push(heap, size, codes[i], le[i])
+            size += 1
+        while size > 0 and (heap[1] != times[heap[0]] or heap[1] <= high - idle):
+            size -= 1
+            _replace_first(heap, size)
+        behind[i] = heap[1] if size > 0 else NEG_INFINITY

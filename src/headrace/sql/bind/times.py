@@ -76,8 +76,8 @@ def _asked(part: s.Select, relation: Relation, *, bare: bool) -> dict[str, s.Col
     found: dict[str, s.Column] = {}
     for one in _outside_brackets(part):
         if isinstance(one, s.Column) and (name := one.name.text.lower()) in MOMENTS and name not in own:
-            mine = bare if one.stream is None else one.stream.text.lower() == relation.name.lower()
-            if mine:
+            named = bare if one.stream is None else one.stream.text.lower() == relation.name.lower()
+            if named:
                 found.setdefault(name, one)
     return found
 

@@ -142,9 +142,9 @@ class Unbinder:
         """Expressions over the times of events, which have names in SQL."""
         columns: dict[str, s.Expression] = {name: _column(name) for name in times.input.schema.names}
         columns |= {name: s.Column(s.Name(text)) for name, text in ((times.start, "le"), (times.end, "re")) if name}
-        mine = replace(self, columns=columns)
-        condition = None if where is None else mine.expression(where.predicate)
-        return s.Query(s.Select(mine.entries(node.outputs), self.item(times.input), where=condition))
+        inside = replace(self, columns=columns)
+        condition = None if where is None else inside.expression(where.predicate)
+        return s.Query(s.Select(inside.entries(node.outputs), self.item(times.input), where=condition))
 
     def _where(self, node: p.Where) -> s.Query:
         return s.Query(_everything(self.item(node.input), where=self.expression(node.predicate)))
