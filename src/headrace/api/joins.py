@@ -38,7 +38,7 @@ def checked_how(how: Any, kinds: Sequence[str] = get_args(How)) -> Any:
     if how in kinds:
         return how
     named = JOINS.get(str(how).lower()) or nearest(str(how), kinds)
-    close = named if named in kinds else kinds[0]
+    close = named if named in kinds else "left" if named == "full" else kinds[0]  # what of `full` a table can give
     raise PlanError("there is no such join", given=how, allowed=", ".join(kinds), instead=f"how={close!r}")
 
 
