@@ -128,7 +128,7 @@ def test_kinds_of_joins_with_tables():
         return stream().join_table(FRAME[["k"]], on="k", how=how)
 
     assert shown(lambda: joined("left_outer"), errors.PlanError) == "how='left'"
-    assert shown(lambda: joined("outer"), errors.PlanError) == "how='inner'"
+    assert shown(lambda: joined("outer"), errors.PlanError) == "how='left'"
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_built(tmp_path: Path):
         stream.join_table(COUNTRIES, on=())
     with pytest.raises(PlanError, match="same type"):
         stream.join_table(COUNTRIES, {"x": "code"})
-    with pytest.raises(PlanError, match="no such join.*\n.*\n.*\n.*how='left'"):
+    with pytest.raises(PlanError, match=r"no such join.*\n.*\n.*\n.*how='left'"):
         stream.join_table(COUNTRIES, "code", how="outer")  # type: ignore[arg-type]
     with pytest.raises(UnknownColumn):
         stream.join_table(COUNTRIES, "cod")
