@@ -84,7 +84,7 @@ def latest(topic: str, wanted: dict[str, int]) -> dict[str, int]:
     """
     for _ in range(60):
         rows = hr.sql(text.format(topic)).cht().to_pylist()
-        found = {row["item"]: row["total"] for row in rows if row["re"] == hr.INFINITY}
+        found = {row["item"]: row["total"] for row in rows if row["re"] is None}
         if found == wanted:
             break
         time.sleep(0.5)

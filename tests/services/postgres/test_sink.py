@@ -134,7 +134,7 @@ def test_nan_arrives(database: Database, sink: Callable[..., PostgresSink]):
 def test_lifetimes_are_times_or_ticks_and_may_be_infinite(database: Database, sink: Callable[..., PostgresSink]):
     rows = pa.table({"le": pa.array([NEG_INFINITY, 1_500_000], pa.int64()), "re": [2_000_000, INFINITY],
                      "symbol": ["a", "b"], "price": [1.0, 2.0]})  # fmt: skip
-    one, two = sink(encoding="final"), sink(encoding="final", times="ticks")
+    one, two = sink(encoding="final", times="timestamp"), sink(encoding="final")
     one.deliver(delivery(0), rows)
     two.deliver(delivery(0), rows)
     times = selected(database, f"SELECT le::text, re::text FROM {one.table} ORDER BY symbol")
@@ -375,6 +375,14 @@ def test_a_server_killed_in_the_middle_gets_every_batch_once(database: Database,
     assert found == [(batches * 200, batches * 200)]
     expected = [(f"{i}", float(batches - 1)) for i in range(200) if (i + batches - 1) % 7]
     assert sorted(selected(database, f"SELECT symbol, price FROM {latest.table}")) == sorted(expected)
+
+
+def test_a_connection_that_the_server_has_ended_is_not_taken(database: Database, sink: Callable[..., PostgresSink]):
+    one = sink(encoding="final")
+    one.deliver(delivery(0), final(["before"]))
+    database.restart(kill=True)
+    one.deliver(delivery(1), final(["after"]))
+    assert selected(database, f"SELECT symbol FROM {one.table} ORDER BY 1") == [("after",), ("before",)]
 
 
 PROGRAM = textwrap.dedent("""

@@ -1,7 +1,8 @@
 """Connections to PostgreSQL: kept by the process that opened them, with errors in Headrace's words.
 
 An adapter is a value and holds no connection. Each process keeps its idle connections, by address; a call takes one, or
-opens one, and gives it back if it still works. After a fork the child opens its own.
+opens one, and gives it back if it still works. One that the server has ended meanwhile is closed: nobody waits for an
+answer on an idle connection, so there is nothing to read on one that works. After a fork the child opens its own.
 
 Which errors may pass: a server that is away, starts, stops or has too many clients; a deadlock, a lock or a slot that
 another session holds; a server that only allows reading, as a standby does before it takes over. These are
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,9 +107,16 @@ def _taken(dsn: str) -> Connection | None:
         idle = _idle.get((os.getpid(), dsn), [])
         while idle:
             connection = idle.pop()
-            if not connection.closed:
+            if not connection.closed and not _can_be_read(connection):
                 return connection
+            connection.close()
     return None
+
+
+def _can_be_read(connection: Connection) -> bool:
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _opened(dsn: str) -> Connection:
