@@ -106,7 +106,7 @@ def test_event_times_and_lifetimes(agree: Agree, rows: hr.Stream):
 
 
 def test_json(agree: Agree, rows: hr.Stream):
-    text = hr.concat(hr.lit('{"k": "'), "k", hr.lit('", "n": [1.50, null]}'))
+    text = hr.lit('{"k": "').concat(col("k"), hr.lit('", "n": [1.50, null]}'))
     read = rows.select(x=text).select(
         k=col("x").json_text("k"), n=col("x").json_value("$.n[0]", "DOUBLE"), q=col("x").json_query("$.n"),
         e=col("x").json_exists("$.n[1]"), i=col("x").is_json("object"), m=col("x").json_get("n").json_array_length(),
