@@ -24,7 +24,7 @@ _KINDS = {
 }
 
 
-class _Found:
+class _JsonValues:
     """The values at the end of a path in each text of a column."""
 
     def __init__(self, text: Datum, path: str = "$", *, counting: bool = False) -> None:
@@ -71,37 +71,37 @@ def _truths(text: Datum, truths: NDArray[Any]) -> pa.Array:
 
 
 def json_get(text: Datum, path: Datum) -> Datum:
-    found = _Found(text, path.as_py())
+    found = _JsonValues(text, path.as_py())
     return found.texts(found.of(*_KINDS["value"]), plain=False)
 
 
 def json_text(text: Datum, path: Datum) -> Datum:
-    found = _Found(text, path.as_py())
+    found = _JsonValues(text, path.as_py())
     return found.texts(found.of(scan.OBJECT, scan.ARRAY, scan.TEXT, scan.NUMBER, scan.TRUTH), plain=True)
 
 
 def json_value(text: Datum, path: Datum) -> Datum:
-    found = _Found(text, path.as_py())
+    found = _JsonValues(text, path.as_py())
     return found.texts(found.of(scan.TEXT, scan.NUMBER, scan.TRUTH), plain=True)
 
 
 def json_query(text: Datum, path: Datum) -> Datum:
-    found = _Found(text, path.as_py())
+    found = _JsonValues(text, path.as_py())
     return found.texts(found.of(scan.OBJECT, scan.ARRAY), plain=False)
 
 
 def json_exists(text: Datum, path: Datum) -> Datum:
-    return _truths(text, _Found(text, path.as_py()).of(*_KINDS["value"]))
+    return _truths(text, _JsonValues(text, path.as_py()).of(*_KINDS["value"]))
 
 
 def json_array_length(text: Datum) -> Datum:
-    found = _Found(text, counting=True)
+    found = _JsonValues(text, counting=True)
     counts: Int64s = found.counts
     return from_numpy(counts.astype(np.int32), found.of(scan.ARRAY), pa.int32())
 
 
 def is_json(text: Datum, kind: Datum) -> Datum:
-    return _truths(text, _Found(text).of(*_KINDS[kind.as_py()]))
+    return _truths(text, _JsonValues(text).of(*_KINDS[kind.as_py()]))
 
 
 JSON: dict[str, Kernel] = {
