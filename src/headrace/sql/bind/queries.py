@@ -129,9 +129,7 @@ class Queries:
         """The stream of one SELECT."""
         part = online(part, self.catalog.known)
         item = self._from(part, tick)
-        if self._table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
-            item = replace(item, windowing=None)  # rows in their order, as those of a stream
-        if item.windowing is None and item.windows is None:
+        if item.windowing is None and item.windows is None and self._table(part.source) is None:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
@@ -405,14 +403,15 @@ class Queries:
             return first
         joins = Joins(self.context, self.catalog.known)
         tables = [self._table(place) for place in (part.source, *(join.right for join in part.joins))]
-        left = joins.ready(first if tables[0] is None else replace(first, windowing=None))
+        left = joins.ready(first)
+        shown = () if tables[0] is not None else first.shown
         for join, table in zip(part.joins, tables[1:], strict=True):
             if table is not None:
                 left = joins.with_table(left, table, join)
             else:
-                left = joins.joined(left, self._timed_item(part, join.right, tick), join)
-        left = joined_columns(self.context, part, left)
-        return replace(left, windowing=first.windowing) if all(tables) else left
+                right = self._timed_item(part, join.right, tick)
+                left, shown = joins.joined(left, right, join), (*shown, *right.shown)
+        return replace(joined_columns(self.context, part, left), shown=shown or first.shown)
 
     def _timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
@@ -452,7 +451,7 @@ class Queries:
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing)
+        return Item(stream, (relation,), windowing, shown=(stream,))
 
 
 def _calls(part: s.Part) -> list[s.Call]:
