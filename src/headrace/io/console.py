@@ -73,7 +73,9 @@ def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progre
     if _SCREENS.watched():
         _SCREENS.update((id(sink), name), sink, batch_id, changes, progress)
     elif len(changes):
-        terminal = Terminal() if Terminal().is_terminal else Terminal(width=_WIDE)
+        terminal = Terminal()
+        if not terminal.is_terminal:
+            terminal.width = _WIDE
         terminal.print(batch_table(sink, name, batch_id, changes, progress))
 
 
