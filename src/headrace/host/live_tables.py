@@ -1,4 +1,4 @@
-"""Plans over tables that live (`io/live_table.py`): for a run to the end, and for a query that follows their changes."""
+"""Plans over tables that live (`io/live_table.py`): for runs to the end, and for queries that follow their changes."""
 
 from __future__ import annotations
 

@@ -320,7 +320,11 @@ class LiveTableRead(SourceAdapter):
         return {_PARTITION: Offsets(0, self.table.follow())}
 
     def read(
-        self, partition: str, start: int, end: int, columns: Sequence[str]
+        self,
+        partition: str,  # noqa: ARG002 - there is one
+        start: int,
+        end: int,
+        columns: Sequence[str],
     ) -> Generator[DecodedBlock, None, int | None]:
         rows = self.table.log(start, end).select(list(columns))
         yield DecodedBlock(rows, refused_table(), np.arange(start, end))

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.api.stream import Stream
 from headrace.sql import syntax as s
+from headrace.sql.peek import Order
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "Verified", "Words"]
 
@@ -33,6 +34,14 @@ class Answers(Outcome):
     stream: Stream
     #: Whether it is a relation of tables: its answer is the rows that hold now.
     relation: bool = False
+    #: For a relation with ORDER BY: the stream with the columns to sort by, and these.
+    peek: Stream | None = None
+    order: Order = ()
+
+    @property
+    def shown(self) -> Stream:
+        """The stream to run for a view of its answers."""
+        return self.stream if self.peek is None else self.peek
 
 
 @dataclass(frozen=True)

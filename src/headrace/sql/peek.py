@@ -65,9 +65,9 @@ def current(result: Result, order: Order = ()) -> pa.Table:
     history = result.history()
     now = np.asarray(history["re"]) == INFINITY
     rows = history.filter(pa.array(now)).drop_columns(["le", "re"])
-    for name, descending in reversed(order):  # NULL comes after every value, as in PostgreSQL
-        way, nulls = ("descending", "at_start") if descending else ("ascending", "at_end")
-        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, way)], null_placement=nulls))
+    if order:  # NULL comes after every value, as in PostgreSQL
+        ways = {True: ("descending", "at_start"), False: ("ascending", "at_end")}
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, *ways[descends]) for name, descends in order]))
     return rows.drop_columns([name for name in rows.column_names if name.startswith(_KEY)])
 
 
@@ -76,7 +76,7 @@ def with_keys(query: s.Query) -> tuple[s.Query, Order]:
     body = query.body
     if not isinstance(body, s.Select) or not body.order:
         return query, ()
-    entries, order = list(body.entries), []
+    entries, order = list(body.entries), list[tuple[str, bool]]()
     for key in body.order:
         name = _listed(body, key.value)
         if name is None:

@@ -38,6 +38,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Answers, Delivery, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
+from headrace.sql.peek import is_relation, with_keys
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 from headrace.sql.table_statements import TableStatements
@@ -84,6 +85,10 @@ class SqlSession(TableStatements):
         node = node_of(stream, f"sql(text, {name}=stream), or {name}=table for an Arrow table or a pandas frame")
         schema = Schema(tuple(field for field in node.schema if field.name in visible(node.schema.names)))
         self.catalog.streams[name] = StreamEntry(name, schema, node)
+
+    def table(self, name: str) -> Table:
+        """A table whose rows change, by its name."""
+        return self.catalog.live(Context(name), s.Name(name, at=(0, len(name)))).table
 
     def execute(self, text: str) -> list[Outcome]:
         """Bind the statements of a text, in order."""
@@ -254,12 +259,20 @@ class SqlSession(TableStatements):
     # --- queries -----------------------------------------------------------------------------------------------------
 
     def _query(self, context: Context, part: s.Ask) -> Outcome:
-        stream = Queries(context, self.catalog).query(replace(part.query, into=None))
+        query, relation = replace(part.query, into=None), is_relation(part.query, self.catalog)
+        peek, order = with_keys(query) if relation and part.query.into is None else (query, ())
+        queries = Queries(context, self.catalog)
+        if order:  # the answer itself has no order, and LIMIT without one would not say which rows it means
+            body = query.body
+            assert isinstance(body, s.Select)
+            query = replace(query, body=replace(body, order=() if body.limit is None else body.order))
+        stream = queries.query(query)
         if part.query.into is not None:
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
-        return Answers(part, name, self._emitted(part.query, stream), changes.is_relation(part.query, self.catalog))
+        shown = self._emitted(part.query, queries.query(peek)) if order else None
+        return Answers(part, name, self._emitted(part.query, stream), relation, shown, order)
 
     def _emitted(self, query: s.Query, stream: Stream) -> Stream:
         final = query.emit is None and self.catalog.settings["emit"] == "final"

@@ -17,6 +17,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.stored import so_far
 from headrace.sql.outcomes import Done, Outcome
+from headrace.sql.peek import is_relation
 from headrace.sql.printer import to_sql
 
 __all__ = ["TableStatements"]
@@ -42,13 +43,21 @@ class TableStatements:
             table = changes.created(context, self.catalog, part, schema)
             entry = LiveEntry(part.name.text, table, to_sql(part))
         else:
+            rules = [column for column in part.columns if isinstance(column, s.TableColumn)] or part.key
+            if rules:
+                raise context.error(
+                    rules[0],
+                    "only a table without a source has rules for its columns",
+                    given=to_sql(rules[0]),
+                    instead=f"CREATE TABLE {part.name.text} (…), and INSERT INTO {part.name.text} SELECT …",
+                )
             entry = sources.table(context, self.catalog, part, schema)
         self.catalog.tables[part.name.text] = entry
         return Done(part, f"table {entry.name} ({entry.schema})")
 
     def _rows(self, context: Context, query: s.Query) -> pa.Table:
         """The rows of a query as a table: what holds now, or the history of a query over streams."""
-        if changes.is_relation(query, self.catalog):
+        if is_relation(query, self.catalog):
             return changes.answers(context, self.catalog, query, self.options())
         return so_far(Queries(context, self.catalog).query(query), self.options())
 

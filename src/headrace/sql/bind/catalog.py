@@ -35,7 +35,11 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
     "time": (None, "when statements change tables, a DATETIME; by default now, or always (see CREATE TABLE)", ()),
     "rows": (20, "the number of rows that a table shows", ()),
-    "view": ("history", "how the shell shows answers", ("events", "changes", "history")),
+    "view": (
+        "auto",
+        "how the shell shows answers; auto: of tables the rows that hold now, else the history",
+        ("auto", "rows", "events", "changes", "history"),
+    ),
 }
 
 

@@ -21,8 +21,8 @@ class TableBuilder(ExpressionBuilder):
     def create_table_as(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
         return s.CreateTable(name, query=query, at=at)
 
-    def table_columns(self, at: Span, *parts: s.TableColumn | Clause) -> Clause:
-        columns = tuple(part for part in parts if isinstance(part, s.TableColumn))
+    def table_columns(self, at: Span, *parts: s.TypedColumn | Clause) -> Clause:
+        columns = tuple(part for part in parts if isinstance(part, s.TypedColumn))
         if not columns:
             self.fail("a table needs columns", at, instead="(id LONG PRIMARY KEY, …)")
         keys = [part for part in parts if isinstance(part, Clause)]
@@ -30,7 +30,9 @@ class TableBuilder(ExpressionBuilder):
 
     table_key = clauses("key")
 
-    def table_column(self, at: Span, column: s.TypedColumn, *rules: Clause) -> s.TableColumn:
+    def table_column(self, at: Span, column: s.TypedColumn, *rules: Clause) -> s.TypedColumn:
+        if not rules:
+            return column
         return self.make(s.TableColumn, at, rules, name=column.name, type=column.type)
 
     def not_null(self, at: Span) -> Clause:
