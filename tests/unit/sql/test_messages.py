@@ -24,7 +24,7 @@ FORBIDDEN = re.compile(
     r"|\bhr\.|\.\w+\(|\bcol\(|\w='|__\w|_sql_|\w_right\b|:[0-9a-f]{8}\b|\b[a-z]+_\d+\b|headrace\."
 )
 #: The statements that an advice may be.
-STATEMENT = re.compile(r"\b(?:DROP|SELECT|CREATE|INSERT|SET|MERGE|SHOW|DESCRIBE)\b[^…?]*\Z")
+STATEMENT = re.compile(r"(?<!\")\b(?:DROP|SELECT|CREATE|INSERT|SET|MERGE|SHOW|DESCRIBE)\b[^…?]*\Z")
 
 
 def refused(text: str) -> SqlError:
