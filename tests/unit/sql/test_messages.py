@@ -21,7 +21,7 @@ W = "FROM ticks [TUMBLING 10 s]"
 #: Words of Python, and names that only the engine has.
 FORBIDDEN = re.compile(
     r"\b(?:str|int|float|bool|None|True|False|list|dict|lambda|NoneType|timedelta|[A-Z]\w+Error)\b"
-    r"|\bhr\.|\.\w+\(|\bcol\(|\w='|__\w|_sql_|\w_right\b|:[0-9a-f]{8}\b|\b[a-z]+_\d+\b|headrace\."
+    r"|\bhr\.|\)\.\w+\(|\.(?:cast|of|window|where|select)\(|\bcol\(|\w='|__\w|_sql_|\w_right\b|:[0-9a-f]{8}\b|\b[a-z]+_\d+\b|headrace\."
 )
 #: The statements that an advice may be.
 STATEMENT = re.compile(r"(?<!\")\b(?:DROP|SELECT|CREATE|INSERT|SET|MERGE|SHOW|DESCRIBE)\b[^…?]*\Z")
