@@ -79,22 +79,20 @@ def bag(rows: list[Any]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(map(plain, row)) for row in rows)
 
 
-def _bind(row: dict[str, Any]) -> hr.Stream:
+def bind(row: dict[str, Any]) -> hr.Stream:
     return list(hr.script(row["headrace"], **_inputs()).queries.values())[-1]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["feature"]))
 def test_a_line_of_headrace_gives_its_answer(row: dict[str, Any]):
-    answer = bound(lambda: _bind(row), row.get("waits")).cht()
+    answer = bound(lambda: bind(row), row.get("waits")).cht()
     found = [list(r.values())[2:] for r in answer.to_pylist()]
     assert bag(found) == bag(row["answer"])
 
 
 def test_what_waits_is_refused():
-    waits = {row["feature"]: partial(_bind, row) for row in ROWS if "waits" in row}
-    assert refused(waits) == set(waits), (
-        "these run: remove `waits` in docs/sql/features.toml, run docs/make_features.py"
-    )
+    waits = {row["feature"]: partial(bind, row) for row in ROWS if "waits" in row}
+    assert refused(waits) == set(waits), "some of these run: python -m tests.docs.mark_features"
 
 
 def test_the_lines_of_spark(spark: SparkSession):
