@@ -92,6 +92,8 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         st.builds(s.Between, parts, parts, parts, st.booleans()),
         st.builds(s.In, parts, several(parts, 1), st.booleans()),
         st.builds(s.IsNull, parts, st.booleans()),
+        st.builds(s.Element, parts, parts),
+        several(parts, 1).map(lambda values: s.Call((s.Name("array"),), values)),
         st.builds(s.IsJson, parts, st.sampled_from(["value", "object", "array", "scalar"]), st.booleans()),
         st.builds(s.Binary, st.sampled_from(["->", "->>"]), parts, json_steps),
         st.builds(s.Like, parts, parts, st.sampled_from(["LIKE", "REGEXP"]), st.booleans()),

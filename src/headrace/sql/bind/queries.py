@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 from headrace.api.grouped import Grouped
@@ -39,6 +39,7 @@ from headrace.sql.bind.returned import check_active, gives_rows, with_frame, wit
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
 from headrace.sql.bind.times import event_columns, joined_columns, window_columns, window_times
+from headrace.sql.bind.unnest import is_unnest, no_stream, unnested
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
@@ -401,13 +402,19 @@ class Queries:
         for place in (part.source, *(join.right for join in part.joins)):
             self._check_alias(place)
         first = self._timed_item(part, part.source, tick)
-        if not part.joins:
+        lists = list(takewhile(is_unnest, part.joins))
+        for join in lists:
+            first = unnested(self, first, join)
+        if len(lists) == len(part.joins):
             return first
+        part = replace(part, joins=part.joins[len(lists) :])
         joins = Joins(self.context, self.catalog.known)
         tables = [self._table(place) for place in (part.source, *(join.right for join in part.joins))]
         left = joins.ready(first if tables[0] is None else replace(first, windowing=None))
         for join, table in zip(part.joins, tables[1:], strict=True):
-            if table is not None:
+            if is_unnest(join):
+                left = unnested(self, left, join)
+            elif table is not None:
                 left = joins.with_table(left, table, join)
             else:
                 left = joins.joined(left, self._timed_item(part, join.right, tick), join)
@@ -416,7 +423,7 @@ class Queries:
 
     def _timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
-        return event_columns(self.context, part, self._item(place, tick), alone=not part.joins)
+        return event_columns(self.context, part, self._item(place, tick), alone=all(map(is_unnest, part.joins)))
 
     def _check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
@@ -445,6 +452,8 @@ class Queries:
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
+        elif isinstance(part.stream, s.Unnest):
+            raise no_stream(self.context, part.stream)
         else:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)

@@ -143,7 +143,13 @@ def _(part: s.Subquery) -> str:
 
 @writes(s.FromItem)
 def _(part: s.FromItem) -> str:
-    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias))
+    columns = f"({listed(part.stream.columns)})" if isinstance(part.stream, s.Unnest) and part.stream.columns else ""
+    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias) + columns)
+
+
+@writes(s.Unnest)
+def _(part: s.Unnest) -> str:
+    return words(f"UNNEST({text(part.value)})", "WITH ORDINALITY" if part.ordinality else "")
 
 
 @writes(s.Join)

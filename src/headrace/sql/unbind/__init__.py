@@ -68,6 +68,7 @@ _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
 _BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
+_TRUE = s.Value(value=True)
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
@@ -183,6 +184,13 @@ class Unbinder:
     def _listed(self, node: p.Join, columns: Mapping[str, s.Expression], join: s.Join) -> s.Query:
         entries = tuple(s.Entry(columns[name], _name(name)) for name in node.schema.names)
         return s.Query(s.Select(entries, self.item(node.left, alias=_LEFT), (join,)))
+
+    def _explode(self, node: p.Explode) -> s.Query:
+        names = (node.element,) if node.position is None else (node.element, node.position)
+        lists = s.Unnest(_of(_LEFT, node.column), node.position is not None, tuple(map(_name, names)))
+        right = s.FromItem(lists, alias=_name(_RIGHT))
+        join = s.Join("left", right, _TRUE) if node.outer else s.Join("cross", right)
+        return s.Query(_everything(self.item(node.input, alias=_LEFT), joins=(join,)))
 
     def _clip(self, node: p.Clip) -> s.Query:
         if node.groups:
@@ -356,6 +364,8 @@ class Unbinder:
             return s.In(arguments[0], tuple(arguments[1:]))
         if function in ("is_null", "is_not_null"):
             return s.IsNull(arguments[0], negated=function == "is_not_null")
+        if function == "element_at":
+            return s.Element(*arguments)
         if function == "is_json":
             return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
         if function in ("like", "rlike"):
@@ -389,6 +399,7 @@ class Unbinder:
         p.Coalesce: _lifespan,
         p.Join: _join,
         p.Clip: _clip,
+        p.Explode: _explode,
         p.Aggregate: _aggregate,
         p.Top: _top,
         p.Contents: _contents,
