@@ -33,17 +33,12 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
+from headrace.sql.unbind.calls import called
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
 __all__ = ["UNSPOKEN", "NotInSql", "Unbinder", "UnboundSql", "unbind"]
 
-_INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
-    "shift_left": "<<", "shift_right": ">>", "time_diff": "-",
-}  # fmt: skip
-_PREFIX = {"negate": "-", "not": "NOT", "bit_not": "~"}
 _LEFT, _RIGHT = "left_side", "right_side"
 
 
@@ -335,7 +330,7 @@ class Unbinder:
             branches = tuple((self.expression(when), self.expression(then)) for when, then in expr.branches)
             return s.Case(branches, self.expression(expr.default))
         if isinstance(expr, engine.Call):
-            return self._call(expr.function, [self.expression(argument) for argument in expr.args])
+            return called(expr.function, [self.expression(argument) for argument in expr.args])
         return self._called_expression(expr)
 
     def _called_expression(self, expr: Expr) -> s.Expression:
@@ -352,27 +347,6 @@ class Unbinder:
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise NotInSql(expr)
-
-    def _call(self, function: str, arguments: list[s.Expression]) -> s.Expression:
-        if function in _INFIX:
-            return s.Binary(_INFIX[function], *arguments)
-        if function in _PREFIX:
-            return s.Unary(_PREFIX[function], *arguments)
-        if function == "isin":
-            if len(arguments) == 1:
-                raise NotInSql("IN ()")
-            return s.In(arguments[0], tuple(arguments[1:]))
-        if function in ("is_null", "is_not_null"):
-            return s.IsNull(arguments[0], negated=function == "is_not_null")
-        if function == "element_at":
-            return s.Element(*arguments)
-        if function == "is_json":
-            return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
-        if function in ("like", "rlike"):
-            return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
-        if function == "shift_time":
-            raise NotInSql(function)
-        return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
 
     def _called(self, what: Any, kind: str) -> s.Name:
         """The name of a function or module; equal ones share a name."""
