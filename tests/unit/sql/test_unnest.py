@@ -62,6 +62,23 @@ def test_several_lists_and_windows_of_time():
 
 
 @pytest.mark.parametrize(
+    "joined",
+    [
+        "s, UNNEST(s.a) AS t(x), u WHERE u.k = s.k",
+        "s, UNNEST(s.a) AS t(x) JOIN u ON u.y = t.x + 0 AND u.k = s.k",
+        "s JOIN u ON u.k = s.k, UNNEST(ARRAY[u.y, s.a[2]]) AS t(x)",
+        "u, s CROSS JOIN UNNEST(s.a) AS t(x) WHERE u.k = s.k",
+    ],
+)
+def test_lists_beside_joins(joined: str):
+    u = S.select("k", y=col("a").element_at(1))
+    found = hr.sql(f"SELECT s.k, t.x FROM {joined}", s=S, u=u)
+    expected = [("a", 1), ("b", 2)] if "t.x + 0" in joined else [("a", 1), ("a", 7), ("b", 2), ("b", 7)]
+    assert sorted((row["k"], row["x"]) for row in found.cht().to_pylist()) == expected
+    assert hr.same_history(found.history(engine="duckdb").cht(), found.cht())
+
+
+@pytest.mark.parametrize(
     ("text", "says", "word"),
     [
         ("SELECT * FROM UNNEST(ARRAY[1, 2]) AS t(x)", "no row before it", "UNNEST(ARRAY[1, 2])"),
@@ -70,6 +87,11 @@ def test_several_lists_and_windows_of_time():
         ("SELECT * FROM s JOIN UNNEST(a) AS t(x) ON x > 1", "their own row", "JOIN UNNEST(a) AS t(x) ON x > 1"),
         ("SELECT * FROM s [SIZE 2], UNNEST(a) AS t(x)", "window of tuples", "SIZE 2"),
         ("SELECT k FROM s WHERE k < ANY (a)", "is not there", "k < ANY (a)"),
+        (
+            "SELECT 1 FROM s JOIN s AS u ON u.k = s.k, UNNEST(a) AS t(x) JOIN s AS v ON v.k = s.k",
+            "not between",
+            "JOIN s AS v",
+        ),
         ("SELECT k[1] FROM s", "a list", "k[1]"),
     ],
 )

@@ -58,10 +58,11 @@ class FromClause:
         first = all_unnested(queries, first, before)
         if not joins:
             return first, part
-        item, rest = replace(self, part=replace(part, joins=joins))._with_joins(first)
+        item, rest = replace(self, part=replace(part, joins=joins)).with_joins(first)
         return all_unnested(queries, item, behind), replace(rest, joins=part.joins)
 
-    def _with_joins(self, first: Item) -> tuple[Item, s.Select]:
+    def with_joins(self, first: Item) -> tuple[Item, s.Select]:
+        """The first item joined with the others."""
         part, queries = self.part, self.queries
         tables = [queries.table(place) for place in (part.source, *(join.right for join in part.joins))]
         left = self._joins.ready(first if tables[0] is None else replace(first, windowing=None))
