@@ -300,7 +300,7 @@ statements = st.one_of(
         shapes,
         lifetime=maybe(lifetimes),
         source=maybe(sources),
-        derived=maybe(names | some_queries | merges.map(s.Merge)),
+        derived=maybe(names | some_queries | merges.map(s.Merge) | names.map(s.DivertedFrom)),
         progress=maybe(progresses),
         policy=st.builds(s.Policy, late, maybe(st.sampled_from(["raise", "divert"]))),
     ),

@@ -30,6 +30,7 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
         "a failing module stops the query, or its window or group is diverted",
         ("fail", "skip"),
     ),
+    "timeout": (None, "a duration without new rows after which a started query ends", ()),
     "buckets": (None, "the number of buckets", ()),
     "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
     "rows": (20, "the number of rows that a table shows", ()),

@@ -149,6 +149,9 @@ class Builder(PatternBuilder):
     def merge(self, at: Span, merge: s.Merge, *given: Clause) -> s.Merge:
         return self.make(s.Merge, at, given, streams=merge.streams)
 
+    def diverted_from(self, at: Span, _: Token, stream: s.Name) -> s.DivertedFrom:
+        return s.DivertedFrom(stream, at=at)
+
     def merge_of(self, at: Span, *streams: s.Name) -> s.Merge:
         return s.Merge(streams, at=at)
 
