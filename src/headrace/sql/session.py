@@ -347,6 +347,7 @@ class SqlSession(TableStatements):
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name = part.name.text.lower()
         null = isinstance(part.value, s.Value) and part.value.value is None
+        value: Any
         if name == "time" and not null:
             value = changes.moment(context, part.value)
         else:
