@@ -57,7 +57,7 @@ class Type:
     #: The types without parameters.
     PLAIN: ClassVar[tuple[Type, ...]]
 
-    def __new__(cls, text: str) -> Type:
+    def __new__(cls, text: str) -> Type:  # noqa: PYI034 - a type is one object, and has no subclasses
         return _INTERNED.get(text) or _parsed(text)
 
     @classmethod
@@ -250,18 +250,13 @@ def _interned(value: str, family: str, parameters: tuple[Any, ...] = ()) -> Type
     return _INTERNED.setdefault(value, made)  # one of two threads wins
 
 
-Type.PLAIN = tuple(
-    _interned(name, name)
-    for name in (
-        "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME", "DATE",
-    )  # fmt: skip
-)
+_NAMES = ("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME", "DATE")
+Type.PLAIN = tuple(_interned(name, name) for name in _NAMES)
 (
     Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN, Type.CHAR, Type.STRING,
     Type.DATETIME, Type.DATE,
 ) = Type.PLAIN  # fmt: skip
 
-_NAMES = tuple(kind.value for kind in Type.PLAIN)
 #: The types that columns have, for messages.
 ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), and ARRAY<type> of these"
 _INTEGERS = frozenset((Type.BYTE, Type.SHORT, Type.INT, Type.LONG))
