@@ -18,7 +18,15 @@ MAX_NAME = 255
 MAX_DIGITS = 400  # of a number: more than any type holds, fewer than Python's own limit
 _OPERATORS = {"==": "=", "!=": "<>"}
 _AMOUNT = re.compile(r"([\d.]+)\s*([^\W\d]+)")
+_INTERVAL = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*[^\W\d]+\s*)+")
 _TRUTH = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+#: The parts of a time, and the functions that give them.
+_PARTS = {
+    "year": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute", "second": "second",
+    "isodow": "day_of_week", "doy": "day_of_year", "epoch": "epoch",
+}  # fmt: skip
 
 
 class Token(NamedTuple):
@@ -132,6 +140,46 @@ class ExpressionBuilder:
     def cast(self, at: Span, _: Token, value: s.Expression, type: s.Name) -> s.Cast:
         return s.Cast(value, type, at=at)
 
+    def short_cast(self, at: Span, value: s.Expression, type: s.Name) -> s.Cast:
+        return s.Cast(value, type, at=at)
+
+    def extract(self, at: Span, _: Token, part: s.Name, value: s.Expression) -> s.Call:
+        """The function of a part of a time: `EXTRACT(YEAR FROM t)` is `year(t)`."""
+        function = _PARTS.get(part.text.lower())
+        if function is None:
+            self.fail(
+                f"a time has no {part.text}", part.at, given=part.text, allowed=", ".join(_PARTS), instead="YEAR"
+            )
+        return s.Call((s.Name(function, at=part.at),), (value,), at=at)
+
+    # ---- types
+
+    def type(self, at: Span, name: s.Name, *size: str) -> s.Name:
+        return s.Name(f"{name.text}{size[0]}", at=at) if size else name
+
+    def tailed_type(self, at: Span, name: s.Name, *rest: Any) -> s.Name:
+        *size, tail = rest
+        return s.Name(f"{name.text}{''.join(size)} {' '.join(tail.text.upper().split())}", at=at)
+
+    def worded_type(self, at: Span, token: Token, *size: str) -> s.Name:
+        return s.Name(" ".join(token.text.upper().split()) + "".join(size), at=at)
+
+    def nested_type(self, at: Span, name: s.Name, *parts: str) -> s.Name:
+        return s.Name(f"{name.text.upper()}<{', '.join(parts)}>", at=at)
+
+    def list_type(self, at: Span, element: s.Name) -> s.Name:
+        return s.Name(f"ARRAY<{element.text}>", at=at)
+
+    def type_size(self, _: Span, *numbers: Token) -> str:
+        return f"({','.join(str(self.whole(number)) for number in numbers)})"
+
+    def type_part(self, _: Span, type: s.Name) -> str:
+        return type.text
+
+    def type_field(self, _: Span, name: s.Name, type: s.Name) -> str:
+        text = name.text if name.text.isidentifier() else '"' + name.text.replace('"', '""') + '"'
+        return f"{text} {type.text}"
+
     def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call:
         over = [part for part in parts if isinstance(part, Clause)]
         plain, named = self.arguments(parts)
@@ -226,11 +274,26 @@ class ExpressionBuilder:
     def datetime(self, at: Span, token: Token) -> s.DateTime:
         return s.DateTime(unquoted(token.text[token.text.index("'") :]), at=at)
 
+    def typed_text(self, at: Span, token: Token) -> s.TypedText:
+        start = token.text.index("'")
+        kind = token.text[:start].strip().upper()
+        return s.TypedText("DATE" if kind == "DATE" else "DECIMAL", unquoted(token.text[start:]), at=at)
+
     def duration(self, at: Span, token: Token) -> s.Duration:
+        if token.kind == "INTERVAL":
+            return self._interval(at, token.text)
         amounts = _AMOUNT.findall(token.text)
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     duration_literal = calendar_duration = duration
+
+    def _interval(self, at: Span, text: str) -> s.Duration:
+        """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""
+        _, inside, unit = text.split("'")
+        inside = f"{inside} {unit}" if unit.strip() else inside
+        if not _INTERVAL.fullmatch(inside):
+            self.fail("this is no interval", at, given=text, instead="INTERVAL '10' SECOND, INTERVAL '1 day 2 hours'")
+        return s.Duration(tuple((self._number(number, at), unit) for number, unit in _AMOUNT.findall(inside)), at=at)
 
     def forever(self, at: Span) -> s.Duration:
         return s.Duration((), at=at)

@@ -210,7 +210,7 @@ def _columns(columns: tuple[s.TypedColumn, ...]) -> str:
 
 @writes(s.TypedColumn)
 def _(part: s.TypedColumn) -> str:
-    return f"{text(part.name)} {text(part.type)}"
+    return f"{text(part.name)} {written_type(part.type)}"
 
 
 @writes(s.CreateSchema)

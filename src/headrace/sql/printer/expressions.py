@@ -24,8 +24,11 @@ __all__ = [
     "words",
     "writes",
     "written_name",
+    "written_type",
 ]
 
+#: Types that are more than a name.
+_TYPE = re.compile(r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>")
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
 _AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
@@ -123,6 +126,16 @@ def _(part: s.DateTime) -> str:
     return f"DATETIME {quoted(part.text)}"
 
 
+@writes(s.TypedText)
+def _(part: s.TypedText) -> str:
+    return f"{part.kind} {quoted(part.text)}"
+
+
+def written_type(name: s.Name) -> str:
+    """The name of a type, with its parameters."""
+    return name.text if _TYPE.fullmatch(name.text) else written_name(name)
+
+
 @writes(s.Duration)
 def _(part: s.Duration) -> str:
     amounts = (f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts)
@@ -207,7 +220,7 @@ def _(part: s.Case) -> str:
 
 @writes(s.Cast)
 def _(part: s.Cast) -> str:
-    return f"CAST({text(part.value)} AS {written_name(part.type)})"
+    return f"CAST({text(part.value)} AS {written_type(part.type)})"
 
 
 @writes(s.Named)

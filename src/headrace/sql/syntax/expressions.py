@@ -55,6 +55,14 @@ class DateTime(Expression):
 
 
 @dataclass(frozen=True)
+class TypedText(Expression):
+    """`DATE '2024-05-01'`, `DECIMAL '1.25'`."""
+
+    kind: Literal["DATE", "DECIMAL"]
+    text: str
+
+
+@dataclass(frozen=True)
 class Duration(Expression):
     """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts."""
 
