@@ -6,19 +6,21 @@ an exact decimal. Adding and subtracting of dates become the functions that move
 
 from __future__ import annotations
 
+import decimal
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ExpressionError
-from headrace.expr.literals import is_date, is_instant
+from headrace.expr.decimals import EXACT
+from headrace.expr.literals import Plain, is_date, is_instant
 from headrace.schema import Type
 from headrace.time import duration, ticks
 
 if TYPE_CHECKING:
     from headrace.expr.nodes import Bound, Call
 
-__all__ = ["as_read", "resolved"]
+__all__ = ["as_read", "as_type", "resolved"]
 
 #: Functions that take a text beside a DATETIME as a DATETIME, and beside a duration as a duration.
 _COMPARING = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isin", "coalesce", "greatest", "least"))
@@ -51,6 +53,18 @@ def resolved(call: Call, args: list[Bound]) -> tuple[Call, list[Bound]]:
 def as_read(args: list[Bound]) -> list[Bound]:
     """Values of which one is chosen: texts and numbers as the others."""
     return _read_texts(_read_numbers(args))
+
+
+def as_type(value: Any, type: Type) -> Plain:
+    """A value as that of a wider type."""
+    if type.is_floating:
+        return float(value)
+    if type.is_decimal:
+        return EXACT.quantize(decimal.Decimal(value), decimal.Decimal(1).scaleb(-type.scale))
+    if type is Type.DATETIME and not isinstance(value, datetime):
+        return datetime.combine(value, time(), UTC)
+    plain: Plain = value
+    return plain
 
 
 def _moved(left: Bound, right: Bound, adds: bool) -> tuple[str, list[Bound]]:

@@ -12,16 +12,23 @@ that its shortest text shows.
 from __future__ import annotations
 
 import decimal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from headrace.errors import ExpressionError
 from headrace.schema import Type
 from headrace.types import DIGITS
 
-__all__ = ["EXACT", "common_decimal", "exact_decimal", "literal_decimal", "product_type", "rounded_type", "sum_type"]
+__all__ = [
+    "EXACT", "ON_EXACT", "common_decimal", "exact_decimal", "literal_decimal", "product_type", "rounded_type",
+    "sum_type",
+]  # fmt: skip
 
 #: Enough digits for any sum or product of two decimals.
 EXACT = decimal.Context(prec=160, rounding=decimal.ROUND_HALF_UP)
+#: The functions of plain numbers that are computed with decimals.
+ON_EXACT: dict[str, Callable[..., decimal.Decimal]] = {
+    "add": EXACT.add, "subtract": EXACT.subtract, "multiply": EXACT.multiply, "negate": EXACT.minus,
+}  # fmt: skip
 
 
 def _bounded(whole: int, scale: int) -> Type:

@@ -16,12 +16,12 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, NoReturn
+from datetime import date, datetime, timedelta
+from typing import NoReturn
 
 from headrace.errors import ExpressionError, UnknownColumn
-from headrace.expr.beside import as_read, resolved
-from headrace.expr.decimals import EXACT, exact_decimal, literal_decimal
+from headrace.expr.beside import as_read, as_type, resolved
+from headrace.expr.decimals import ON_EXACT, exact_decimal, literal_decimal
 from headrace.expr.fluent import Fluent
 from headrace.expr.literals import Plain, plain_value
 from headrace.expr.signatures import castable, common, lookup, widens
@@ -29,8 +29,8 @@ from headrace.schema import Schema, Type
 from headrace.time import duration, format_duration
 
 __all__ = [
-    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Months", "Value", "as_expr", "col",
-    "column_or_value", "lit",
+    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Months", "Value",
+    "as_expr", "col", "column_or_value", "lit",
 ]  # fmt: skip
 
 _INFIX = {
@@ -41,7 +41,7 @@ _INFIX = {
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 #: Functions of durations that give durations.
 _KEEPS_UNIT = frozenset(
-    ("add", "subtract", "multiply", "modulo", "negate", "abs", "coalesce", "greatest", "least", "floor", "ceil", "round")
+    "add subtract multiply modulo negate abs coalesce greatest least floor ceil round".split()  # noqa: SIM905 - in a line
 )
 
 
@@ -159,10 +159,10 @@ class Bound:
         """The decimal that a plain number is, or that is computed from plain numbers."""
         if isinstance(self.node, Literal):
             return None if isinstance(self.node, Duration) else exact_decimal(self.node.value)
-        if not isinstance(self.node, Call) or self.node.function not in _ON_EXACT:
+        if not isinstance(self.node, Call) or self.node.function not in ON_EXACT:
             return None
         known = [value for arg in self.args if (value := arg.exact) is not None]
-        return _ON_EXACT[self.node.function](*known) if len(known) == len(self.args) else None
+        return ON_EXACT[self.node.function](*known) if len(known) == len(self.args) else None
 
     @staticmethod
     def of(value: Value) -> Bound:
@@ -181,7 +181,7 @@ class Bound:
             return Bound(self.node, type, self.args)
         fits = not type.is_decimal or widens(self.type, type)
         if isinstance(self.node, Literal) and fits:
-            return Bound(Literal(_as_type(self.node.value, type)), type)
+            return Bound(Literal(as_type(self.node.value, type)), type)
         return Bound(Cast(self.node, type), type, (self,))
 
 
@@ -333,7 +333,7 @@ class Cast(Expr):
             raise ExpressionError(
                 f"{self} turns {child.type.value} into {self.to.value}, which has no one meaning on every engine",
                 given=f"{child.type.value} to {self.to.value}",
-                allowed="numbers, BOOLEAN and text into one another, LONG and DATE into DATETIME and back, dates into text; "
+                allowed="numbers, BOOLEAN and text to one another, LONG and DATE to DATETIME and back, times to text; "
                 "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
                 instead=f"(...).cast('LONG').cast('{self.to.value}')",
             )
@@ -469,23 +469,6 @@ class _Typed(Expr):
 
 
 _NO_COLUMNS = Schema(())
-
-
-_ON_EXACT: dict[str, Callable[..., decimal.Decimal]] = {
-    "add": EXACT.add, "subtract": EXACT.subtract, "multiply": EXACT.multiply, "negate": EXACT.minus,
-}  # fmt: skip
-
-
-def _as_type(value: Any, type: Type) -> Plain:
-    """A value as that of a wider type."""
-    if type.is_floating:
-        return float(value)
-    if type.is_decimal:
-        return EXACT.quantize(decimal.Decimal(value), decimal.Decimal(1).scaleb(-type.scale))
-    if type is Type.DATETIME and not isinstance(value, datetime):
-        return datetime.combine(value, time(), UTC)
-    plain: Plain = value
-    return plain
 
 
 def _quoted(name: str) -> str:

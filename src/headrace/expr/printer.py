@@ -27,8 +27,25 @@ from headrace.schema import Type
 from headrace.time import ticks
 
 __all__ = [
-    "SHARED", "Build", "Node", "Printer", "double", "floor_divide", "fn", "number", "op", "plain", "power",
-    "rounded_decimal", "shifted_bits", "shifted_date", "shifted_time", "within_years", "text", "when", "whole",
+    "SHARED",
+    "Build",
+    "Node",
+    "Printer",
+    "double",
+    "floor_divide",
+    "fn",
+    "number",
+    "op",
+    "plain",
+    "power",
+    "rounded_decimal",
+    "shifted_bits",
+    "shifted_date",
+    "shifted_time",
+    "text",
+    "when",
+    "whole",
+    "within_years",
 ]  # fmt: skip
 
 Node = exp.Expression

@@ -22,7 +22,7 @@ Types = Sequence[Type | None]
 WIDTH = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 DIGITS = 15
-#: The most decimals of a DECIMAL that a FLOAT or DOUBLE can be cast to: digits behind these differ from engine to engine.
+#: The most decimals of a DECIMAL that a FLOAT or DOUBLE can be cast to.
 FLOAT_SCALE = 18
 
 
@@ -157,7 +157,7 @@ def _floor_division(text: object, types: Types) -> Signature:
 def _rounding(text: object, types: Types) -> Signature:
     wide = _numbers(text, types[:1])
     if wide.is_decimal:
-        digits = getattr(text, "args", ())[1].value if len(types) > 1 else 0  # a constant, which is checked
+        digits = vars(text)["args"][1].value if len(types) > 1 else 0  # a constant, which is checked
         return Signature((wide, *(Type.INT for _ in types[1:])), rounded_type(wide, digits))
     result = Type.DOUBLE if wide.is_floating else wide
     return Signature((result, *(Type.INT for _ in types[1:])), result)

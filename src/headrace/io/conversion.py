@@ -119,7 +119,9 @@ def _dates(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     if _is_text(values.type):
         wrong |= _mask(pc.match_substring_regex(values, r"^\s*[+-]?[0-9]*\s*$"))
     bad = _or_bad(times.bad, wrong if wrong.any() else None)
-    return ConvertedColumn(_one_array(times.values if bad is None else _without(times.values, bad)).cast(pa.date32()), bad)
+    return ConvertedColumn(
+        _one_array(times.values if bad is None else _without(times.values, bad)).cast(pa.date32()), bad
+    )
 
 
 def reason(value: object, field: Field) -> str:

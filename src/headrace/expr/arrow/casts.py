@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
-from headrace.expr.arrow.decimals import fitted, from_floats, from_texts, to_floats, to_texts
 from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.arrow.decimals import fitted, from_floats, from_texts, to_floats, to_texts
 from headrace.expr.literals import DATETIME_PARTS, text_pattern
 from headrace.expr.signatures import widens
 from headrace.schema import Type

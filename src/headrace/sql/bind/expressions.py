@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from headrace.errors import HeadraceError, nearest
@@ -20,7 +21,7 @@ from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Scope
-from headrace.sql.bind.values import constant, duration_of, ticks_of
+from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
 from headrace.sql.printer import to_sql
 
 __all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
@@ -35,7 +36,7 @@ _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 #: Functions that SQL writes as operators, or that only the binder inserts.
 _UNSPOKEN = frozenset(
     ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
-     "is_null", "is_not_null", "like", "rlike", "shift_time")
+     "is_null", "is_not_null", "like", "rlike", "shift_time", "shift_date", "shift_months", "days_between")
 )  # fmt: skip
 _SYNONYMS = {
     "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
@@ -162,13 +163,32 @@ class Expressions:
             ticks = ticks_of(self.context, s.DateTime(text, at=part.at))
             return lit(_EPOCH + timedelta(microseconds=ticks))
 
+    def _typed_text(self, part: s.TypedText) -> Expr:
+        try:
+            return lit(date.fromisoformat(part.text.strip()) if part.kind == "DATE" else Decimal(part.text.strip()))
+        except (ValueError, InvalidOperation):
+            example = "DATE '2024-05-01'" if part.kind == "DATE" else "DECIMAL '1.25'"
+            raise self.context.error(
+                part, f"this is no {part.kind}", given=part.text, allowed=example, instead=example
+            ) from None
+
     def _duration(self, part: s.Duration) -> Expr:
+        months, rest = calendar_of(self.context, part)
+        if months:
+            if rest is not None:
+                raise self.context.error(
+                    part, "months and days are added one after the other", given=to_sql(part),
+                    allowed="d + INTERVAL '1' MONTH + INTERVAL '2' DAY",
+                )  # fmt: skip
+            return engine.Months(months)
         return lit(duration_of(self.context, part))
 
     def _unary(self, part: s.Unary) -> Expr:
         if part.operator == "-" and isinstance(part.value, s.Number):
             return lit(-part.value.value)
         value = self._bind(part.value)
+        if part.operator == "-" and isinstance(value, engine.Months):
+            return engine.Months(-value.value)
         if part.operator == "+":
             return value
         return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))
@@ -217,6 +237,9 @@ class Expressions:
 
     def _moved(self, part: s.Binary, left_part: s.Expression, left: Expr, right: Expr) -> Expr | None:
         """`ts + 10 s` moves an instant; `a - b` of instants is the time between them, in ticks."""
+        span = part.right if isinstance(part.right, s.Duration) else left_part
+        if isinstance(span, s.Duration) and (calendar_of(self.context, span)[0] or self._is_date(left, right)):
+            return self._moved_date(part, left, right)
         if isinstance(part.right, s.Duration) and self._is_instant(left):
             ticks = duration_of(self.context, part.right)
             return engine.Call("shift_time", (left, lit(ticks if part.operator == "+" else -ticks)))
@@ -225,6 +248,19 @@ class Expressions:
         if part.operator == "-" and self._is_instant(left) and self._is_instant(right):
             return engine.Call("time_diff", (left, right))
         return None
+
+    def _moved_date(self, part: s.Binary, left: Expr, right: Expr) -> Expr:
+        """`d + INTERVAL '1' MONTH`, and a DATE moved by a duration."""
+        left, right = (
+            engine.Duration(duration_of(self.context, span))
+            if isinstance(span, s.Duration) and not isinstance(one, engine.Months)
+            else one
+            for one, span in ((left, part.left), (right, part.right))
+        )
+        return engine.Call(_OPERATORS[part.operator], (left, right))
+
+    def _is_date(self, *exprs: Expr) -> bool:
+        return any(not isinstance(one, engine.Months) and one.type(self.schema) is Type.DATE for one in exprs)
 
     def _is_instant(self, expr: Expr) -> bool:
         return expr.type(self.schema) is Type.DATETIME
@@ -394,6 +430,7 @@ class Expressions:
         s.Text: _literal,
         s.Value: _literal,
         s.DateTime: _datetime,
+        s.TypedText: _typed_text,
         s.Duration: _duration,
         s.Unary: _unary,
         s.Binary: _binary,

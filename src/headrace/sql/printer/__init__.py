@@ -21,6 +21,7 @@ from headrace.sql.printer.expressions import (
     words,
     writes,
     written_name,
+    written_type,
 )
 from headrace.sql.printer.patterns import named_queries
 

@@ -28,7 +28,10 @@ __all__ = [
 ]
 
 #: Types that are more than a name.
-_TYPE = re.compile(r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>")
+_TYPE = re.compile(
+    r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>"
+)
+_CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
 _AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
@@ -138,8 +141,9 @@ def written_type(name: s.Name) -> str:
 
 @writes(s.Duration)
 def _(part: s.Duration) -> str:
-    amounts = (f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts)
-    return " ".join(amounts) or "FOREVER"
+    written = " ".join(f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts) or "FOREVER"
+    months = any(unit.lower().rstrip("s") in _CALENDAR for _, unit in part.amounts)
+    return f"INTERVAL {quoted(written)}" if months and len(part.amounts) > 1 else written
 
 
 @writes(s.Column)

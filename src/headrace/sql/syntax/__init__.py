@@ -40,6 +40,7 @@ from headrace.sql.syntax.expressions import (
     Over,
     Star,
     Text,
+    TypedText,
     Unary,
     Value,
 )
@@ -129,6 +130,6 @@ __all__ = [
     "PointLifetime", "Policy", "Progress", "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow",
     "Set", "Shape", "ShapeChain", "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow",
     "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery",
-    "Subset", "Text", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window",
-    "WindowPolicies",
+    "Subset", "Text", "Tuples", "TypedColumn", "TypedText", "Unary", "Union", "UpdateRows", "Value", "ValuesRow",
+    "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip

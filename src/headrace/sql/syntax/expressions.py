@@ -9,7 +9,8 @@ from headrace.sql.syntax.parts import Part
 
 __all__ = [
     "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In", "IsNull",
-    "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
+    "Like", "Name", "Named", "Number", "Over", "Star", "Text", "TypedText", "Unary",
+    "Value",
 ]  # fmt: skip
 
 
