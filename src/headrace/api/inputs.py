@@ -42,6 +42,7 @@ from headrace.plan.policies import (
     Point,
     ProgressPolicy,
     arrives,
+    at_midnights,
     starts_are_dates,
 )
 from headrace.schema import POSITION, RESERVED, Schema, SchemaLike, Type
@@ -393,7 +394,7 @@ def stream_of(
     """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
-    lifetime = _dated(lifetime, columns)
+    lifetime = at_midnights(lifetime, columns)
     _check_lifetime(origin, lifetime, columns)
     _refuse_reserved(columns, lifetime)
     if not len(columns.payload):
@@ -454,16 +455,6 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
 
 def _default_progress(lifetime: Lifetime) -> ProgressPolicy:
     return Advance() if arrives(lifetime) else Explicit()
-
-
-def _dated(lifetime: Lifetime, columns: Schema) -> Lifetime:
-    """The lifetime with the midnights of DATEs as its times."""
-    if not isinstance(lifetime, (Point, Interval, Edge)) or arrives(lifetime):
-        return lifetime
-    names = ("start", "end") if isinstance(lifetime, Interval) else ("at",)
-    found = {name: getattr(lifetime, name) for name in names}
-    dates = {name: e.cast(Type.DATETIME) for name, e in found.items() if _time_type(e, columns) is Type.DATE}
-    return replace(lifetime, **dates) if dates else lifetime
 
 
 def _check_lifetime(origin: Origin, lifetime: Lifetime, columns: Schema) -> None:

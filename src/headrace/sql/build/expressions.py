@@ -154,7 +154,7 @@ class ExpressionBuilder:
 
     # ---- types
 
-    def type(self, at: Span, name: s.Name, *size: str) -> s.Name:
+    def scalar_type(self, at: Span, name: s.Name, *size: str) -> s.Name:
         return s.Name(f"{name.text}{size[0]}", at=at) if size else name
 
     def tailed_type(self, at: Span, name: s.Name, *rest: Any) -> s.Name:
