@@ -6,7 +6,7 @@ Each is a small value with a text, which is part of the plan's text.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
@@ -142,7 +142,9 @@ def at_midnights(lifetime: Lifetime, columns: Schema) -> Lifetime:
     names = ("start", "end") if isinstance(lifetime, Interval) else ("at",)
     found: dict[str, Expr] = {name: getattr(lifetime, name) for name in names}
     known = {name: expr for name, expr in found.items() if expr.columns() <= set(columns.names)}
-    dates = {name: expr.cast(Type.DATETIME) for name, expr in known.items() if expr.type(columns) is Type.DATE}
+    dates: dict[str, Any] = {
+        name: expr.cast(Type.DATETIME) for name, expr in known.items() if expr.type(columns) is Type.DATE
+    }
     return replace(lifetime, **dates) if dates else lifetime
 
 

@@ -44,7 +44,9 @@ def test_sums_that_go_up_and_down():
 
 def test_a_sum_is_exact_and_null_beyond_38_digits():
     most = Decimal("9" * 38)
-    table = pa.table({"t": [0, 1, 2, 3], "x": pa.array([most, -most, Decimal(7), None], pa.decimal128(38, 0))})
+    table = pa.table(
+        {"t": [0, 1, 2, 3], "x": pa.array([most, Decimal(f"-{most}"), Decimal(7), None], pa.decimal128(38, 0))}
+    )
     read = hr.from_arrow(table, lifetime=hr.point("t"))
     whole = read.window(hr.tumbling(10)).aggregate(total=hr.sum("x"), mean=hr.avg("x")).cht().to_pylist()
     assert [(row["total"], row["mean"]) for row in whole] == [(Decimal(7), 7 / 3)]

@@ -11,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.io.avro import SchemaReader
-from headrace.io.avro_program import parsed_schema
+from headrace.io.avro import AvroValues
 from headrace.io.avro_writing import avro_schema, encode_avro
 from headrace.io.conversion import convert
+from headrace.io.encode import csv_lines, json_objects
 from headrace.schema import Field, Schema, Type
 
 COLUMNS = "ts LONG, price DECIMAL(15,2), large DECIMAL(38,10), day DATE"
 ROWS = [
-    {"ts": 1, "price": Decimal("10.25"), "large": Decimal("1234567890123456789012345678.0123456789"), "day": date(1995, 1, 1)},
+    {"ts": 1, "price": Decimal("10.25"), "large": Decimal("1234567890123456789012345678.0123456789"),
+     "day": date(1995, 1, 1)},
     {"ts": 2, "price": Decimal("-0.01"), "large": Decimal("-0.0000000001"), "day": date(1, 1, 1)},
     {"ts": 3, "price": None, "large": None, "day": None},
     {"ts": 4, "price": Decimal("9999999999999.99"), "large": Decimal(0), "day": date(9999, 12, 31)},
@@ -34,12 +35,13 @@ def values(stream: hr.Stream) -> list[dict[str, object]]:
     return stream.cht().select(["ts", "price", "large", "day"]).to_pylist()
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("format", ["csv", "json"])
 def test_what_is_written_is_read_again(format: str, tmp_path: Path):
-    stream = hr.from_arrow(table(), lifetime=hr.point("ts"))
-    out = tmp_path / "out"
-    getattr(stream, f"to_{format}")(str(out)).run()
-    read = getattr(hr, f"read_{format}")(str(out), COLUMNS, lifetime=hr.point("ts"))
+    rows = table().to_batches()[0]
+    lines = [",".join(rows.schema.names), *csv_lines(rows, ",").to_pylist()] if format == "csv" else []
+    text = "\n".join(lines or json_objects(rows).to_pylist())
+    (tmp_path / f"a.{format}").write_text(text)
+    read = getattr(hr, f"read_{format}")(str(tmp_path / f"a.{format}"), COLUMNS, lifetime=hr.point("ts"))
     assert values(read) == ROWS
 
 
@@ -53,10 +55,11 @@ def test_a_parquet_file_shows_its_types(tmp_path: Path):
 def test_avro_has_every_digit():
     rows = table().to_batches()[0]
     text = avro_schema(rows.schema)
-    block = SchemaReader(parsed_schema(text), list(Schema.of(COLUMNS))).read(encode_avro(rows, text))
+    block = AvroValues(text, "", list(Schema.of(COLUMNS)))(encode_avro(rows, text))
     assert block.table.to_pylist() == ROWS
 
 
+@pytest.mark.filterwarnings("ignore::headrace.errors.RowsNotUsed")
 def test_json_has_every_digit_on_either_path(tmp_path: Path):
     number = "1234567890123456789012345678.0123456789"
     lines = [f'{{"ts": 1, "large": {number}}}', f'{{"ts": 2, "large": "{number}"}}', '{"ts": 3, "large": "?"}']
