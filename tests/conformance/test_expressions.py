@@ -31,11 +31,13 @@ from headrace.expr import (
     lit,
     when,
 )
+from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
 from headrace.expr.nodes import Duration, Months
 from headrace.expr.signatures import REGISTERED
 from headrace.expr.sql import to_duckdb, to_spark
 from headrace.schema import Schema, Type
+from headrace.sql.bind.expanded import EXPANDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -403,7 +405,32 @@ def days() -> Iterator[Expr]:
     yield if_else(p, y, lit("2024-02-29"))
 
 
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days()]
+def composed() -> Iterator[Expr]:
+    for x, z in ((i, i2), (d, d2), (p, p2), (s, s2), (t, t2), (e, e2), (y, y2)):
+        yield from (x.is_distinct_from(z), x.is_not_distinct_from(z), x.is_distinct_from(None))
+    yield from (p.is_true(), p.is_false(), p.is_unknown(), s.ilike("%AB%"), s.ilike("ÉC%"), n.cast("BOOLEAN"))
+    sane = t.cast("LONG").cast("DATETIME")  # of the years 1 to 9999
+    for form in (
+        "yyyy-MM-dd HH:mm:ss.SSSSSS",
+        "EEE dd MMM yyyy hh:mm a Z",
+        "YYYY/MM/DD'T'HH24:MI:SS.MS",
+        "'only text'",
+    ):
+        yield formatted(sane, form)
+        yield parsed(formatted(sane, form), form) if "yyyy" in form else formatted(y, form)
+    yield from (parsed(w, "yyyy-MM-dd"), parsed(w, "yyyy-MM-dd'T'HH:mm:ss"), parsed(s, "dd/MMM/yyyy", Type.DATE))
+    yield from (
+        build(sane) for build in (EXPANDED[name].build for name in ("quarter", "week", "dow", "isoyear", "last_day"))
+    )
+    yield from (
+        EXPANDED["concat_ws"].build("-", s, s2, i),
+        EXPANDED["overlay"].build(s, "xy", 2),
+        EXPANDED["trunc"].build(d),
+    )
+    yield from (EXPANDED["make_date"].build(i, h, b), EXPANDED["width_bucket"].build(f, 0, 10, 5))
+
+
+MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed()]
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
 

@@ -16,7 +16,10 @@ import numpy as np
 from headrace.errors import ExpressionError
 from headrace.schema import Type
 
-__all__ = ["DATETIME_PARTS", "DATETIME_STRFTIME", "Plain", "is_date", "is_instant", "plain_value", "text_pattern"]
+__all__ = [
+    "DATETIME_PARTS", "DATETIME_STRFTIME", "TRUTHS", "UNTRUTHS", "Plain", "is_date", "is_instant", "plain_value",
+    "text_pattern",
+]  # fmt: skip
 
 #: The values of columns.
 Plain = bool | int | float | decimal.Decimal | str | date | datetime | None
@@ -27,6 +30,9 @@ _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _ZONE = r"Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]"
 #: A DECIMAL has at most 38 digits on either side of the point.
 _DECIMAL = r"[+-]?(?:[0-9]{1,38}(?:\.[0-9]{0,38})?|\.[0-9]{1,38})"
+#: The texts of truth values, as PostgreSQL reads them, in any case.
+TRUTHS = ("true", "t", "yes", "y", "on", "1")
+UNTRUTHS = ("false", "f", "no", "n", "off", "0")
 _INTEGER = r"[+-]?[0-9]+"
 _REAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?"
 
@@ -49,7 +55,7 @@ def text_pattern(type: Type) -> str:
     elif type is Type.DATE:
         body = _DATE
     elif type == Type.BOOLEAN:
-        body = "[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
+        body = "(?i:" + "|".join((*TRUTHS, *UNTRUTHS)) + ")"
     else:
         body = rf"{_DATE}(?:[T ]{_TIME}(?:{_ZONE})?)?"
     return rf"\A *(?:{body}) *\z"

@@ -94,6 +94,14 @@ class Expr(Fluent):
         """NULL where this equals `other`."""
         return Case(((self == other, Literal(None)),), self)
 
+    def is_distinct_from(self, other: Value) -> Expr:
+        """Whether two values differ, where NULL equals NULL."""
+        return ~self.is_not_distinct_from(other)
+
+    def is_not_distinct_from(self, other: Value) -> Expr:
+        """Whether two values are the same, where NULL equals NULL."""
+        return (self == other).coalesce(self.is_null() & as_expr(other).is_null())
+
     def _call(self, function: str, *args: Value) -> Expr:
         return Call(function, (self, *map(as_expr, args)))
 

@@ -19,7 +19,7 @@ from sqlglot import exp
 from headrace.errors import ExpressionError
 from headrace.expr.arrow.dates import DAY, FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.numbers import DEGREE, EXACT
-from headrace.expr.literals import text_pattern
+from headrace.expr.literals import TRUTHS, UNTRUTHS, text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
 from headrace.expr.python import UdfCall
 from headrace.expr.signatures import REGISTERED, widens
@@ -362,6 +362,10 @@ class Printer:
     def from_text(self, value: Node, target: Type) -> Node:
         """A text that fits the pattern of the type, read by the engine."""
         fitting = self.matched(value, text_pattern(target))
+        if target is Type.BOOLEAN:
+            word = fn("lower", fn("trim", fitting))
+            known = (exp.In(this=word, expressions=[text(one) for one in words]) for words in (TRUTHS, UNTRUTHS))
+            return when(next(known), exp.true(), next(known), exp.false())
         if target == Type.FLOAT:
             return self.to_float(self.attempted(fitting, Type.DOUBLE))
         return self.attempted(fitting, target)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
 from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.decimals import fitted, from_floats, from_texts, to_floats, to_texts
-from headrace.expr.literals import DATETIME_PARTS, text_pattern
+from headrace.expr.literals import DATETIME_PARTS, TRUTHS, text_pattern
 from headrace.expr.signatures import widens
 from headrace.schema import Type
 
@@ -111,7 +111,8 @@ def _from_text(datum: Datum, target: Type) -> Datum:
     if target.is_decimal:
         return from_texts(text, target.arrow)
     if target == Type.BOOLEAN:
-        return pc.equal(pc.utf8_length(text), 4)
+        found = pc.is_in(pc.utf8_lower(text), value_set=pa.array(TRUTHS))
+        return pc.if_else(pc.is_null(text), pa.scalar(None, pa.bool_()), found)
     if target.is_floating:
         return _to_floating(_unsigned(text).cast(pa.float64()), target)
     return _read_integer(text, target)

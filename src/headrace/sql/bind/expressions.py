@@ -21,6 +21,7 @@ from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
+from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
 from headrace.sql.printer import to_sql
@@ -43,7 +44,8 @@ _UNSPOKEN = frozenset(
 _SYNONYMS = {
     "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
     "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
-    "dayofweek": "day_of_week", "strpos": "position", "instr": "position",
+    "dayofweek": "day_of_week", "isodow": "day_of_week", "doy": "day_of_year", "dayofyear": "day_of_year",
+    "strpos": "position", "instr": "position", "unix_timestamp": "epoch",
     "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
 }  # fmt: skip
 _AGGREGATE_SYNONYMS = {
@@ -54,7 +56,9 @@ _AGGREGATE_SYNONYMS = {
 #: Functions that expand to others.
 _EXPANDED = ("nullif", "if", "hash", "uniform")
 #: The functions and aggregates with a name. `concat` of one row takes precedence over the aggregate.
-SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_EXPANDED}))
+SQL_FUNCTIONS = tuple(
+    sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_EXPANDED, *EXPANDED})
+)
 SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
 
 
@@ -283,12 +287,23 @@ class Expressions:
         return _negated(engine.Call("isin", (value, *options)), part.negated)
 
     def _is_null(self, part: s.IsNull) -> Expr:
-        return engine.Call("is_not_null" if part.negated else "is_null", (self._bind(part.value),))
+        value = self._bind(part.value)
+        if part.what == "NULL":
+            return engine.Call("is_not_null" if part.negated else "is_null", (value,))
+        truth = {"TRUE": value.is_true, "FALSE": value.is_false, "UNKNOWN": value.is_unknown}[part.what]()
+        return _negated(truth, part.negated)
+
+    def _is_distinct(self, part: s.IsDistinct) -> Expr:
+        left, right = self._as_instants(part.left, self._bind(part.left), part.right, self._bind(part.right))
+        return left.is_not_distinct_from(right) if part.negated else left.is_distinct_from(right)
 
     def _is_json(self, part: s.IsJson) -> Expr:
         return _negated(engine.Call("is_json", (self._bind(part.value), lit(part.kind))), part.negated)
 
     def _like(self, part: s.Like) -> Expr:
+        if part.operator == "ILIKE":
+            pattern = constant(self.context, part.pattern)
+            return _negated(self._bind(part.value).ilike(pattern), part.negated)
         function = "like" if part.operator == "LIKE" else "rlike"
         return _negated(engine.Call(function, (self._bind(part.value), self._bind(part.pattern))), part.negated)
 
@@ -353,6 +368,8 @@ class Expressions:
             return self._conditional(part, name)
         if name in ("hash", "uniform"):
             return self._hashed(part, name)
+        if name in EXPANDED:
+            return self._expanded(part, EXPANDED[name])
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
@@ -362,6 +379,24 @@ class Expressions:
         if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
             arguments = arguments[::-1]  # most dialects name the unit first
         return engine.Call(_SYNONYMS.get(name, name), arguments)
+
+    def _expanded(self, part: s.Call, function: Expanded) -> Expr:
+        if not function.least <= len(part.arguments) <= function.most:
+            raise self.context.error(
+                part, f"{part.name[0].text} takes other arguments", given=to_sql(part), allowed=function.form
+            )
+        arguments: list[Any] = [
+            constant(self.context, one) if place in function.plain else self._bind(one)
+            for place, one in enumerate(part.arguments)
+        ]
+        try:
+            return function.build(*arguments)
+        except HeadraceError:
+            raise
+        except (TypeError, AttributeError):
+            raise self.context.error(
+                part, "these are not the arguments", given=to_sql(part), allowed=function.form
+            ) from None
 
     def _check_position(self, part: s.Call, arguments: tuple[Expr, ...]) -> None:
         """Refuse `position(column, 'b')`, which is written the other way round."""
@@ -446,6 +481,7 @@ class Expressions:
         s.Between: _between,
         s.In: _in,
         s.IsNull: _is_null,
+        s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
         s.Like: _like,
         s.Case: _case,

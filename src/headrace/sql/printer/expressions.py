@@ -166,7 +166,7 @@ def _level(part: s.Expression) -> int:
         return _LEVEL[part.operator]
     if isinstance(part, s.Unary):
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
-    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsJson | s.IsNull | s.Like) else _PRIMARY
+    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsDistinct | s.IsJson | s.IsNull | s.Like) else _PRIMARY
 
 
 def _at_least(level: int, part: s.Expression) -> str:
@@ -209,7 +209,13 @@ def _(part: s.In) -> str:
 
 @writes(s.IsNull)
 def _(part: s.IsNull) -> str:
-    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}NULL"
+    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}{part.what}"
+
+
+@writes(s.IsDistinct)
+def _(part: s.IsDistinct) -> str:
+    left, right = (_at_least(_COMPARISON + 1, one) for one in (part.left, part.right))
+    return f"{left} IS {_negated(part)}DISTINCT FROM {right}"
 
 
 @writes(s.IsJson)

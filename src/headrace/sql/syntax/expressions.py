@@ -8,8 +8,9 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In", "IsJson",
-    "IsNull", "Like", "Name", "Named", "Number", "Over", "Star", "Text", "TypedText", "Unary", "Value",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In",
+    "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "Number", "Over", "Star", "Text", "TypedText", "Unary",
+    "Value",
 ]  # fmt: skip
 
 
@@ -122,9 +123,19 @@ class In(Expression):
 
 @dataclass(frozen=True)
 class IsNull(Expression):
-    """`x IS [NOT] NULL`."""
+    """`x IS [NOT] NULL`, `x IS [NOT] TRUE`, FALSE or UNKNOWN."""
 
     value: Expression
+    negated: bool = False
+    what: Literal["NULL", "TRUE", "FALSE", "UNKNOWN"] = "NULL"
+
+
+@dataclass(frozen=True)
+class IsDistinct(Expression):
+    """`a IS [NOT] DISTINCT FROM b`: a comparison that holds NULL to be equal to NULL."""
+
+    left: Expression
+    right: Expression
     negated: bool = False
 
 
@@ -139,11 +150,11 @@ class IsJson(Expression):
 
 @dataclass(frozen=True)
 class Like(Expression):
-    """`x [NOT] LIKE 'a%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
+    """`x [NOT] LIKE 'a%'`, `x [NOT] ILIKE 'A%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
 
     value: Expression
     pattern: Expression
-    operator: Literal["LIKE", "REGEXP"] = "LIKE"
+    operator: Literal["LIKE", "ILIKE", "REGEXP"] = "LIKE"
     negated: bool = False
 
 
