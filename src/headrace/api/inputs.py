@@ -394,8 +394,8 @@ def stream_of(
     """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
-    lifetime = at_midnights(lifetime, columns)
     _check_lifetime(origin, lifetime, columns)
+    lifetime = at_midnights(lifetime, columns)
     _refuse_reserved(columns, lifetime)
     if not len(columns.payload):
         raise PlanError(
@@ -470,7 +470,7 @@ def _check_lifetime(origin: Origin, lifetime: Lifetime, columns: Schema) -> None
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
         kind = _time_type(expr, columns)
-        if kind is not Type.DATETIME and not kind.is_integer:
+        if kind not in (Type.DATETIME, Type.DATE) and not kind.is_integer:
             raise PlanError(
                 f"{origin}: {expr} cannot be a time",
                 given=kind.value,

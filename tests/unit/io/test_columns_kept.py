@@ -110,7 +110,8 @@ def test_sql_renames_too(tmp_path: Path):
 # ---- types that no column has
 
 ODD = {
-    "decimal": pa.array([Decimal("1.50")], pa.decimal256(50, 2)), "object": [{"a": 1}], "lists": [[[1]]], "clock": [time(1, 2)],
+    "decimal": pa.array([Decimal("1.50")], pa.decimal256(50, 2)),
+    "object": [{"a": 1}], "lists": [[[1]]], "clock": [time(1, 2)],
     "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "big": pa.array([2**63], pa.uint64()),
     "bytes": [b"x"],
 }  # fmt: skip
