@@ -22,7 +22,7 @@ from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
-from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.scope import CLOCKS, Scope
 from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
 from headrace.sql.printer import to_sql
 
@@ -33,6 +33,7 @@ _OPERATORS = {
     "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "&": "bit_and", "|": "bit_or",
     "^": "bit_xor", "<<": "shift_left", ">>": "shift_right",
 }  # fmt: skip
+_WHOLE = 2**30  # longer than any text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _JSON = {"->": "json_get", "->>": "json_text"}
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
@@ -70,6 +71,12 @@ def inside(part: s.Part) -> list[s.Part]:
         found.append(one)
         waiting += [child for child in one.parts() if not isinstance(child, s.Subquery)]
     return found
+
+
+def clock_of(call: s.Call) -> s.Column | None:
+    """`now()` as the column of the time of arrival; None for other calls."""
+    clock = len(call.name) == 1 and call.name[0].text.lower() in CLOCKS and not call.arguments and not call.named
+    return s.Column(call.name[0], at=call.at) if clock else None
 
 
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
@@ -333,6 +340,8 @@ class Expressions:
             )
         name = ".".join(one.text for one in part.name)
         lower = name.lower()
+        if name not in self.own and (clock := clock_of(part)) is not None:
+            return self._column(clock)
         if name not in self.own:
             if lower in SQL_AGGREGATES:
                 return self._aggregate(part, _AGGREGATE_SYNONYMS.get(lower, lower))
@@ -373,6 +382,8 @@ class Expressions:
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
+        if name in ("substring", "substr") and len(arguments) == 2:
+            arguments = (*arguments, lit(_WHOLE))
         if name == "position" and len(arguments) == 2:
             self._check_position(part, arguments)
             arguments = arguments[::-1]  # standard SQL names first what is looked for; strpos and instr name it last
