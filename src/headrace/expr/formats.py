@@ -23,7 +23,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FormatPart:
     """A part of a time: its width in the text, and its value; none for text that stands for itself."""
 
     kind: str
@@ -48,7 +48,7 @@ _PLACES = {
 _ALLOWED = "yyyy MM dd HH mm ss SSS SSSSSS MMM EEE hh a Z XXX, YYYY MM DD HH24 MI SS MS US Mon Dy HH12 AM, 'text'"
 
 
-def _parts(format: str) -> list[_Part]:
+def _parts(format: str) -> list[_FormatPart]:
     parts = []
     for found in _TOKEN.finditer(format):
         quoted, double, letter = found.groups()
@@ -58,10 +58,10 @@ def _parts(format: str) -> list[_Part]:
                 instead="'yyyy-MM-dd HH:mm:ss'",
             )  # fmt: skip
         if found[0] in _WORDS:
-            parts.append(_Part(*_WORDS[found[0]]))
+            parts.append(_FormatPart(*_WORDS[found[0]]))
         else:
             text = double if double is not None else found[0] if quoted is None else quoted.replace("''", "'") or "'"
-            parts.append(_Part("", len(text), text))
+            parts.append(_FormatPart("", len(text), text))
     return parts
 
 

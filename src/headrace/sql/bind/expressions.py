@@ -14,7 +14,6 @@ from headrace.expr import nodes as engine
 from headrace.expr.aggregates import AGGREGATES
 from headrace.expr.hashing import hashed, uniform
 from headrace.expr.json_path import json_path
-from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
 from headrace.modules import Module
 from headrace.modules.registry import modules, registered_module
@@ -22,8 +21,10 @@ from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
+from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
 from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
+from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
 __all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
@@ -37,30 +38,6 @@ _WHOLE = 2**30  # longer than any text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _JSON = {"->": "json_get", "->>": "json_text"}
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
-#: Functions that SQL writes as operators, or that only the binder inserts.
-_UNSPOKEN = frozenset(
-    ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
-     "is_null", "is_not_null", "is_json", "like", "rlike", "shift_time", "shift_date", "shift_months", "days_between")
-)  # fmt: skip
-_SYNONYMS = {
-    "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
-    "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
-    "dayofweek": "day_of_week", "isodow": "day_of_week", "doy": "day_of_year", "dayofyear": "day_of_year",
-    "strpos": "position", "instr": "position", "unix_timestamp": "epoch",
-    "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
-}  # fmt: skip
-_AGGREGATE_SYNONYMS = {
-    "ave": "avg", "mean": "avg", "average": "avg", "variance": "var", "var_samp": "var", "stddev_samp": "stddev",
-    "first_value": "first", "last_value": "last", "array_agg": "collect", "string_agg": "concat", "listagg": "concat",
-    "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
-}  # fmt: skip
-#: Functions that expand to others.
-_EXPANDED = ("nullif", "if", "hash", "uniform")
-#: The functions and aggregates with a name. `concat` of one row takes precedence over the aggregate.
-SQL_FUNCTIONS = tuple(
-    sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_EXPANDED, *EXPANDED})
-)
-SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
 
 
 def inside(part: s.Part) -> list[s.Part]:
@@ -112,8 +89,8 @@ def module_called(context: Context, call: s.Call, own: Mapping[str, Any]) -> Any
             call.name[0],
             f"there is no function, aggregate or module {name!r}",
             given=name,
-            allowed="SHOW FUNCTIONS and SHOW MODULES list what is there",
-            instead=nearest(name, known) or "",
+            allowed="what SHOW FUNCTIONS and SHOW MODULES show",
+            instead=function_hint(name, len(call.arguments)) or nearest(name, known) or "",
         )
     if isinstance(found, type) and issubclass(found, Module):
         with context.at(call):
@@ -317,9 +294,7 @@ class Expressions:
     def _case(self, part: s.Case) -> Expr:
         branches = []
         for when, then in part.branches:
-            condition = self._bind(when)
-            if part.subject is not None:
-                condition = self._bind(part.subject) == condition
+            condition = self.predicate(when) if part.subject is None else self._bind(part.subject) == self._bind(when)
             branches.append((condition, self._bind(then)))
         default = lit(None) if part.default is None else self._bind(part.default)
         return engine.Case(tuple(branches), default)
@@ -339,14 +314,8 @@ class Expressions:
                 part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
             )
         name = ".".join(one.text for one in part.name)
-        lower = name.lower()
-        if name not in self.own and (clock := clock_of(part)) is not None:
-            return self._column(clock)
-        if name not in self.own:
-            if lower in SQL_AGGREGATES:
-                return self._aggregate(part, _AGGREGATE_SYNONYMS.get(lower, lower))
-            if lower in SQL_FUNCTIONS:
-                return self._function(part, lower)
+        if name not in self.own and (built_in := self._built_in(part, name.lower())) is not None:
+            return built_in
         found = module_called(self.context, part, self.own)
         arguments = [self._bind(argument) for argument in part.arguments]
         if isinstance(found, Udf):
@@ -361,6 +330,12 @@ class Expressions:
                     allowed="count(DISTINCT column)",
                     instead=f"{name}(…) over a sub-select with DISTINCT",
                 )
+            missing = [field.name for field in found.fields][len(arguments) :]
+            if any(field not in self.schema for field in missing):  # a column of the same name is taken else
+                wanted = ", ".join(map(str, found.fields))
+                raise self.context.error(
+                    part, f"{name} takes {len(found.fields)} arguments", given=to_sql(part), allowed=f"{name}({wanted})"
+                )
             return found.of(*arguments)
         raise self.context.error(
             part,
@@ -369,6 +344,13 @@ class Expressions:
             allowed="functions and aggregates",
             instead=f"FROM stream [TUMBLING 10 s] [APPLY {name}(…)]",
         )
+
+    def _built_in(self, part: s.Call, name: str) -> Expr | None:
+        if (clock := clock_of(part)) is not None:
+            return self._column(clock)
+        if name in SQL_AGGREGATES:
+            return self._aggregate(part, AGGREGATE_SYNONYMS.get(name, name))
+        return self._function(part, name) if name in SQL_FUNCTIONS else None
 
     def _function(self, part: s.Call, name: str) -> Expr:
         if part.distinct:
@@ -389,7 +371,7 @@ class Expressions:
             arguments = arguments[::-1]  # standard SQL names first what is looked for; strpos and instr name it last
         if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
             arguments = arguments[::-1]  # most dialects name the unit first
-        return engine.Call(_SYNONYMS.get(name, name), arguments)
+        return engine.Call(SYNONYMS.get(name, name), arguments)
 
     def _expanded(self, part: s.Call, function: Expanded) -> Expr:
         if not function.least <= len(part.arguments) <= function.most:
