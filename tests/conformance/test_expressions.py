@@ -20,6 +20,7 @@ from headrace.expr import (
     Column,
     Expr,
     Literal,
+    array,
     call,
     coalesce,
     col,
@@ -302,6 +303,16 @@ def dates() -> Iterator[Expr]:
     )
 
 
+def arrays() -> Iterator[Expr]:
+    lists = [array(x, y, None) for x, y in (*NUMBERS, (p, p2), (s, s2), (t, t2))]
+    yield from (lists[3].element_at(k) for k in (1, 2, 3, 4, 0, -1, 2**40, None, i, m))
+    for made, x in zip(lists, [y for y, _ in (*NUMBERS, (p, p2), (s, s2), (t, t2))], strict=True):
+        yield from (made.cardinality(), made.element_at(1), made.array_contains(x.cast(made.type(SCHEMA).element)))
+    yield from (array(i, i2).array_contains(7), array(i, i2).array_contains(None), array(lit(1), lit(2)).element_at(i))
+    yield from (array(d, d2).array_contains(NAN), array(f, f2).array_contains(lit(0.5).cast("FLOAT")))
+    yield from (when(p).then(i).otherwise(array(i, i2).cardinality()), array(None).cardinality())
+
+
 def casts() -> Iterator[Expr]:
     numbers = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN)
     yield from (x.cast(to) for x in (b, h, i, m, f, d, p, n) for to in numbers)
@@ -329,67 +340,24 @@ def decimals() -> Iterator[Expr]:
         yield from (x + z, x - z, x * z, x / z, x == z, x < z, x >= z, greatest(x, z), least(x, z), coalesce(x, z))
         yield from (x.isin(z, z), x.nullif(z), x.between(z, x))
     for x in (e, g):
-        yield from (
-            -x,
-            x.abs(),
-            x.floor(),
-            x.ceil(),
-            x.round(),
-            x.round(1),
-            x.round(3),
-            x.sign(),
-            x.sqrt(),
-            x.is_null(),
-        )
+        yield from (-x, x.abs(), x.round(), x.round(1), x.round(3), x.sign(), x.sqrt(), x.is_null())
         yield from (x.cast(to) for to in ("BYTE", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "STRING"))
         yield from (x.cast(to) for to in ("DECIMAL(3,1)", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(20,3)"))
     yield from (x.cast(to) for x in (b, i, m, f, d, p, n) for to in ("DECIMAL(5,2)", "DECIMAL(38,6)", "DECIMAL(18,0)"))
     yield from (e * (1 - e2) * (1 + e), e.between(lit(0.06) - 0.01, lit(0.06) + 1.19), e + Decimal("0.005"), e * 0.1)
-    yield from (
-        e > 1,
-        e.isin(1.25, 7, None),
-        if_else(p, e, 0),
-        if_else(p, e, d),
-        lit(Decimal("-0.0000001")),
-        e * lit(None),
-    )
+    yield from (e > 1, e.isin(1.25, 7, None), if_else(p, e, 0), if_else(p, e, d), e.floor(), e.ceil(), e * lit(None))
     yield from (e + 2**40, lit(Decimal("0.0000001")).cast("STRING"), coalesce(e, lit(Decimal("1.5"))), g * e * 2)
 
 
 def days() -> Iterator[Expr]:
     yield from (y == y2, y < y2, y <= t, t > y, greatest(y, y2), least(y, t), coalesce(y, y2), y.isin(y2, None))
     yield from (y - y2, y - date(2024, 2, 29), y + i, y - b, 1 + y, y + timedelta(days=90), y - timedelta(days=1))
-    yield from (
-        y + timedelta(hours=36),
-        y + (t - t2),
-        t - y,
-        y - t,
-        y >= "2023-12-31",
-        y.isin("2024-02-29"),
-        y < "2024-02-29 12:00",
-    )
+    yield from (y + timedelta(hours=36), y + (t - t2), t - y, y - t, y >= "2023-12-31", y < "2024-02-29 12:00")
     yield from (y + Months(k) for k in (1, -1, 12, -12, 1200, -1200))
     yield from (t.cast("LONG").cast("DATETIME") + Months(k) for k in (1, -1, 12, -13))
-    yield from (
-        y.year(),
-        y.month(),
-        y.day(),
-        y.day_of_week(),
-        y.day_of_year(),
-        y.date_trunc("month"),
-        y.hour(),
-        y.epoch(),
-    )
-    yield from (
-        y.cast("STRING"),
-        y.cast("DATETIME"),
-        w.cast("DATE"),
-        s.cast("DATE"),
-        y.is_null(),
-        lit(date(2024, 2, 29)),
-    )
-    yield (t.cast("LONG").cast("DATETIME")).cast("DATE")
-    yield if_else(p, y, lit("2024-02-29"))
+    yield from (y.year(), y.month(), y.day(), y.day_of_week(), y.day_of_year(), y.date_trunc("month"), y.epoch())
+    yield from (y.cast("STRING"), y.cast("DATETIME"), w.cast("DATE"), s.cast("DATE"), lit(date(2024, 2, 29)))
+    yield from ((t.cast("LONG").cast("DATETIME")).cast("DATE"), if_else(p, y, lit("2024-02-29")), y.isin("2024-02-29"))
 
 
 def composed() -> Iterator[Expr]:
@@ -397,29 +365,19 @@ def composed() -> Iterator[Expr]:
         yield from (x.is_distinct_from(z), x.is_not_distinct_from(z), x.is_distinct_from(None))
     yield from (p.is_true(), p.is_false(), p.is_unknown(), s.ilike("%AB%"), s.ilike("ÉC%"), n.cast("BOOLEAN"))
     sane = t.cast("LONG").cast("DATETIME")  # of the years 1 to 9999
-    for form in (
-        "yyyy-MM-dd HH:mm:ss.SSSSSS",
-        "EEE dd MMM yyyy hh:mm a Z",
-        "YYYY/MM/DD'T'HH24:MI:SS.MS",
-        "'only text'",
-    ):
+    for form in ("yyyy-MM-dd HH:mm:ss.SSSSSS", "EEE dd MMM yyyy hh:mm a Z", "YYYY/MM/DD'T'HH24:MI:SS.MS", "'text'"):
         yield formatted(sane, form)
         yield parsed(formatted(sane, form), form) if "yyyy" in form else formatted(y, form)
     yield from (parsed(w, "yyyy-MM-dd"), parsed(w, "yyyy-MM-dd'T'HH:mm:ss"), parsed(s, "dd/MMM/yyyy", Type.DATE))
-    yield from (
-        build(sane) for build in (EXPANDED[name].build for name in ("quarter", "week", "dow", "isoyear", "last_day"))
-    )
-    yield from (
-        EXPANDED["concat_ws"].build("-", s, s2, i),
-        EXPANDED["overlay"].build(s, "xy", 2),
-        EXPANDED["trunc"].build(d),
-    )
+    yield from (EXPANDED[name].build(sane) for name in ("quarter", "week", "dow", "isoyear", "last_day"))
+    yield from (EXPANDED["concat_ws"].build("-", s, s2, i), EXPANDED["overlay"].build(s, "xy", 2))
     yield from (EXPANDED["make_date"].build(i, h, b), EXPANDED["width_bucket"].build(f, 0, 10, 5))
+    yield EXPANDED["trunc"].build(d)
 
 
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed()]
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
+MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed(), *arrays()]
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,8 @@ _NOW = "le, the time of a row"
 #: Words that other dialects use like columns.
 NAMES: Mapping[str, str] = {
     **_same(_NOW, "sysdate", "systimestamp", "getdate", "rowtime", "proctime", "event_time", "_rowtime"),
+    **_same("window_start", "tumble_start", "hop_start", "session_start", "windowstart"),
+    **_same("window_end", "tumble_end", "hop_end", "session_end", "windowend"),
     **_same("ORDER BY … LIMIT n", "rownum", "rowid", "_row_number"),
 }
 

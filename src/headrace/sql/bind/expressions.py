@@ -284,6 +284,9 @@ class Expressions:
     def _is_json(self, part: s.IsJson) -> Expr:
         return _negated(engine.Call("is_json", (self._bind(part.value), lit(part.kind))), part.negated)
 
+    def _element(self, part: s.Element) -> Expr:
+        return engine.Call("element_at", (self._bind(part.value), self._bind(part.place)))
+
     def _like(self, part: s.Like) -> Expr:
         if part.operator == "ILIKE":
             pattern = constant(self.context, part.pattern)
@@ -476,6 +479,7 @@ class Expressions:
         s.IsNull: _is_null,
         s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
+        s.Element: _element,
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

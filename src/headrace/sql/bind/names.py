@@ -18,6 +18,7 @@ SYNONYMS = {
     "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
     "dayofweek": "day_of_week", "isodow": "day_of_week", "doy": "day_of_year", "dayofyear": "day_of_year",
     "strpos": "position", "instr": "position", "unix_timestamp": "epoch",
+    "array_length": "cardinality", "array_size": "cardinality",
     "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
 }  # fmt: skip
 AGGREGATE_SYNONYMS = {
