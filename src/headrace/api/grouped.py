@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from headrace.api.checks import (
     checked_function,
@@ -161,9 +161,16 @@ class Grouped(Hinting):
         result = checked_function(function, "apply", example)(_stream_of(self, group))
         return _stream_of(self, apply_to_groups(self.keys, group, node_of(result, example)))
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
-        """At every instant, the first k of each group's events alive, ordered by `by`."""
-        return self.window(Snapshot()).top(k, by, descending=descending)
+    def top(
+        self,
+        k: int,
+        by: str | Expr | Sequence[str | Expr],
+        *,
+        descending: bool | Sequence[bool] = True,
+        skip: int = 0,
+    ) -> Stream:
+        """At every instant, the first k of each group's events alive, ordered by `by`; `skip` leaves out some first."""
+        return self.window(Snapshot()).top(k, by, descending=descending, skip=skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,16 +230,19 @@ class Windowed(Hinting):
         *,
         each: str | Expr | Sequence[str | Expr] = (),
         descending: bool | Sequence[bool] = True,
+        skip: int = 0,
     ) -> Stream:
         """The first k events of each group and window, ordered by `by`, then by all columns.
 
         `descending` is for all columns of `by`, or a list with one for each: `by=["price", "name"], descending=[True,
         False]`. Nulls are last in both directions.
         With `each`, k events for each value of these columns in a window; the windows stay those of the group.
+        With `skip`, the k events after the first few.
         """
         order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))
         node, keys = self.grouped.stream.node, self.grouped.keys
-        found = top_node(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
+        how: dict[str, Any] = {"k": k, "by": order, "descending": descending, "each": values, "skip": skip}
+        found = top_node(node, keys, self.over, self.policy, **how)
         return _stream_of(self.grouped, without_stamps(found))
 
     def distinct(self, *columns: str | Expr) -> Stream:

@@ -304,9 +304,11 @@ class Stream(Hinting):
         """The matches of a pattern; see `Grouped.match`."""
         return Grouped(self, ()).match(pattern, rows=rows, transitions=transitions, **measures)
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
+    def top(
+        self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True, skip: int = 0
+    ) -> Stream:
         """At every instant, the first k of the events alive, ordered by `by`; see `Windowed.top`."""
-        return Grouped(self, ()).top(k, by, descending=descending)
+        return Grouped(self, ()).top(k, by, descending=descending, skip=skip)
 
     def final(self) -> Stream:
         """Hold back each event until it is final."""

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from headrace.errors import HeadraceError, nearest
 from headrace.expr import AggregateCall, Expr, Udf, col, lit
 from headrace.expr import nodes as engine
-from headrace.expr.aggregates import AGGREGATES
+from headrace.expr.aggregates import AGGREGATES, filtered
 from headrace.expr.hashing import hashed, uniform
 from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
-from headrace.modules import Module
+from headrace.modules import Module, ModuleCall
 from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
@@ -267,6 +267,8 @@ class Expressions:
     def _call(self, part: s.Call) -> Expr:
         if part in self.given:
             return col(self.given[part])
+        if part.filter is not None:
+            return self._filtered(part)
         if part.over is not None:
             raise self.context.error(
                 part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
@@ -377,6 +379,20 @@ class Expressions:
         constants = tuple(constant(self.context, one) for one in part.arguments[1:])
         below = replace(self, aggregates=True)
         return AggregateCall(name, below.bind(part.arguments[0]), constants)
+
+    def _filtered(self, part: s.Call) -> Expr:
+        """An aggregate of the rows that fulfil a condition."""
+        assert part.filter is not None
+        call = self._bind(replace(part, filter=None))
+        if not isinstance(call, AggregateCall) or isinstance(call, ModuleCall):
+            raise self.context.error(
+                part.filter,
+                "FILTER is for built-in aggregates",
+                given=to_sql(part),
+                allowed="count, sum, avg, min, max, …",
+                instead="a sub-select with WHERE",
+            )
+        return filtered(call, replace(self, aggregates=False).predicate(part.filter))
 
     def _refuse_unless_aggregates(self, part: s.Call, name: str) -> None:
         if not self.aggregates:

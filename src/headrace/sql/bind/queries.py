@@ -29,6 +29,7 @@ from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.builtin import as_module
 from headrace.sql.aggregates.adapters.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.grouping import Grouping, column_name, once
@@ -127,8 +128,12 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
-        part = online(part, self.catalog.known)
+        if part.qualify is not None:
+            rows = qualified(self, part, tick)
+            return without_duplicates(plain(rows)) if part.distinct else rows
+        part = online(with_windows(self.context, part), self.catalog.known)
         item = self._from(part, tick)
+        part = resolved(self.context, part, Scope(self.context, item.relations))
         if self._table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
             item = replace(item, windowing=None)  # rows in their order, as those of a stream
         if item.windowing is None and item.windows is None:
@@ -151,7 +156,10 @@ class Queries:
         given: dict[s.Call, str] = {}
         self._check_over(part, item.windowing)
         windowed = item.windowing is not None
-        if part.limit is not None or part.order:
+        part = in_order(self, part, item)
+        if part.limit is not None and peeks(part, item):
+            item = peek(self, part, self._filtered(part, item))
+        elif part.limit is not None or part.order:
             item = self._first(part, item)
         elif part.distinct and (item.windowing is not None or item.windows is not None):
             return self._distinct(part, item)
@@ -234,7 +242,7 @@ class Queries:
             node, groups = divided.grouped.stream.node, divided.grouped.keys
             top = top_node(
                 node, groups, divided.over, divided.policy,
-                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct,
+                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=part.limit.offset,
             )  # fmt: skip
         return replace(item, stream=lasting(Stream(top), joined), windowing=None)
 
@@ -276,9 +284,8 @@ class Queries:
 
     def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], tuple[bool, ...]]:
         """The sort keys, and whether each descends."""
-        if not part.order:
-            assert part.limit is not None
-            raise self.context.error(part.limit, "LIMIT needs an order", instead="ORDER BY column DESC LIMIT 10")
+        if not part.order:  # any rows, but the same whatever the order of their arrival: columns decide
+            return [col(visible(expressions.schema.names)[0])], (False,)
         return [expressions.bind(key.value) for key in part.order], tuple(key.descending for key in part.order)
 
     def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:

@@ -8,6 +8,7 @@ their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
@@ -224,7 +225,11 @@ class Builder(PatternBuilder):
         given = [part for part in parts if isinstance(part, Clause)]
         source, *joins = next(part.value for part in given if part.field == "from")
         given = [part for part in given if part.field != "from"]
-        return self.make(s.Select, at, given, source=source, joins=tuple(joins), distinct="DISTINCT" in parts)
+        limits = [part for part in given if part.field in ("limit", "offset")]
+        given = [part for part in given if part not in limits]
+        limit = self._limited(limits)
+        more = {"source": source, "joins": tuple(joins), "limit": limit}
+        return self.make(s.Select, at, given, distinct="DISTINCT" in parts, **more)
 
     entries = clauses("entries")
     from_ = clauses("from")
@@ -249,6 +254,33 @@ class Builder(PatternBuilder):
 
     def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
         return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
+
+    fetch = limit
+
+    def fetch_one(self, at: Span) -> Clause:
+        return Clause("limit", s.Limit(1, at=at), at)
+
+    def offset(self, at: Span, count: Token) -> Clause:
+        return Clause("offset", self.whole(count), at)
+
+    def _limited(self, given: list[Clause]) -> s.Limit | None:
+        """LIMIT or FETCH, with OFFSET."""
+        for part in given:
+            if [other.field for other in given].count(part.field) > 1:
+                self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
+        said = {part.field: part for part in given}
+        if "limit" not in said:
+            if said:
+                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
+            return None
+        limit: s.Limit = said["limit"].value
+        return replace(limit, offset=said["offset"].value) if "offset" in said else limit
+
+    qualify = clause("qualify")
+    windows = clauses("windows")
+
+    def named_window(self, at: Span, name: s.Name, *given: Any) -> s.NamedWindow:
+        return s.NamedWindow(name, self.window_of(at, given), at=at)
 
     def from_item(self, at: Span, stream: s.Name | s.Subquery, *parts: Any) -> s.FromItem:
         alias = [part for part in parts if isinstance(part, Clause)]

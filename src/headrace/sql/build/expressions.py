@@ -18,6 +18,7 @@ MAX_NAME = 255
 MAX_DIGITS = 400  # of a number: more than any type holds, fewer than Python's own limit
 _OPERATORS = {"==": "=", "!=": "<>"}
 _AMOUNT = re.compile(r"([\d.]+)\s*([^\W\d]+)")
+_INTERVAL = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*[^\W\d]+\s*)+")
 _TRUTH = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -77,7 +78,7 @@ class ExpressionBuilder:
 
     late_policy = bad_rows_policy = console = drop_kind = show_what = liveliness = all = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
-    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = word
+    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = frame_unit = word
 
     # ---- operators
 
@@ -133,10 +134,13 @@ class ExpressionBuilder:
         return s.Cast(value, type, at=at)
 
     def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call:
-        over = [part for part in parts if isinstance(part, Clause)]
+        given = [part for part in parts if isinstance(part, Clause)]
         plain, named = self.arguments(parts)
         distinct = "DISTINCT" in parts[:1]
-        return self.make(s.Call, at, over, name=path, arguments=plain, named=named, distinct=distinct)
+        return self.make(s.Call, at, given, name=path, arguments=plain, named=named, distinct=distinct)
+
+    def filter(self, at: Span, _: Token, condition: Clause) -> Clause:
+        return Clause("filter", condition.value, at)
 
     def arguments(self, parts: Iterable[Any]) -> tuple[tuple[s.Expression, ...], tuple[s.Named, ...]]:
         """Arguments by position and by name."""
@@ -151,9 +155,19 @@ class ExpressionBuilder:
         return s.Named(name, value, at=at)
 
     def over(self, at: Span, *given: Clause) -> Clause:
-        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
-        return Clause("over", self.make(s.Over, at, flat), at)
+        return Clause("over", self.window_of(at, given), at)
 
+    def over_name(self, at: Span, name: s.Name) -> Clause:
+        return Clause("over", s.Over(base=name, at=at), at)
+
+    def window_of(self, at: Span, given: Iterable[Clause]) -> s.Over:
+        """A window of OVER; with an ORDER BY and no frame it has that of standard SQL."""
+        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
+        if any(part.field == "order" for part in flat) and not any(part.field == "frame" for part in flat):
+            flat += self.range_unbounded_frame(at).value
+        return self.make(s.Over, at, flat)
+
+    base = clause("base")
     partition = clauses("partition")
 
     def rows_frame(self, at: Span, rows: Token) -> Clause:
@@ -164,6 +178,30 @@ class ExpressionBuilder:
 
     def unbounded_frame(self, at: Span) -> Clause:
         return Clause("frame", "unbounded", at)
+
+    def range_unbounded_frame(self, at: Span) -> Clause:
+        return self.between_frame(at, "RANGE", s.FrameBound("preceding", at=at), s.FrameBound("current", at=at))
+
+    def current_frame(self, at: Span, unit: str) -> Clause:
+        return self.between_frame(at, unit, *(s.FrameBound("current", at=at),) * 2)
+
+    def between_frame(self, at: Span, unit: str, *bounds: s.FrameBound) -> Clause:
+        return Clause("frame and size", (Clause("frame", unit.lower(), at), Clause("between", bounds, at)), at)
+
+    def unbounded_preceding(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("preceding", at=at)
+
+    def unbounded_following(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("following", at=at)
+
+    def current_row(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("current", at=at)
+
+    def preceding(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("preceding", self.amount((size.start, size.end), size), at=at)
+
+    def following(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("following", self.amount((size.start, size.end), size), at=at)
 
     def _frame(self, kind: str, at: Span, size: s.Expression) -> Clause:
         return Clause("frame and size", (Clause("frame", kind, at), Clause("size", size, at)), at)
@@ -227,10 +265,20 @@ class ExpressionBuilder:
         return s.DateTime(unquoted(token.text[token.text.index("'") :]), at=at)
 
     def duration(self, at: Span, token: Token) -> s.Duration:
+        if token.kind == "INTERVAL":
+            return self._interval(at, token.text)
         amounts = _AMOUNT.findall(token.text)
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     duration_literal = calendar_duration = duration
+
+    def _interval(self, at: Span, text: str) -> s.Duration:
+        """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""
+        _, inside, unit = text.split("'")
+        inside = f"{inside} {unit}" if unit.strip() else inside
+        if not _INTERVAL.fullmatch(inside):
+            self.fail("this is no interval", at, given=text, instead="INTERVAL '10' SECOND, INTERVAL '1 day 2 hours'")
+        return s.Duration(tuple((self._number(number, at), unit) for number, unit in _AMOUNT.findall(inside)), at=at)
 
     def forever(self, at: Span) -> s.Duration:
         return s.Duration((), at=at)
@@ -245,6 +293,6 @@ class ExpressionBuilder:
         """A duration, or a number in the unit of its column."""
         if isinstance(value, s.Duration):
             return value
-        if value.kind == "DURATION":
+        if value.kind in ("DURATION", "INTERVAL"):
             return self.duration(at, value)
         return self.number((value.start, value.end), value)

@@ -204,7 +204,7 @@ class Unbinder:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
-        limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
+        limit = s.Limit(node.k, tuple(map(self.expression, node.each)), node.skip)
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
 
