@@ -102,12 +102,12 @@ def test_every_form_describes_the_same_columns(given: Any):
     [
         (float, Type.DOUBLE),
         ("float", Type.FLOAT),  # names are those of SQL
-        (list[float], Type.ARRAY_DOUBLE),
-        (list[datetime] | None, Type.ARRAY_DATETIME),
-        (spark_types.ArrayType(spark_types.ShortType()), Type.ARRAY_SHORT),
+        (list[float], Type.DOUBLE.array),
+        (list[datetime] | None, Type.DATETIME.array),
+        (spark_types.ArrayType(spark_types.ShortType()), Type.SHORT.array),
         (spark_types.DateType(), Type.DATETIME),
         (spark_types.TimestampNTZType(), Type.DATETIME),
-        (pl.List(pl.Int32), Type.ARRAY_INT),
+        (pl.List(pl.Int32), Type.INT.array),
         (pl.Categorical, Type.STRING),
         (np.dtype("datetime64[ms]"), Type.DATETIME),
         (np.dtype("U3"), Type.STRING),

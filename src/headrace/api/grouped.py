@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.api.checks import (
     checked_function,
@@ -28,6 +28,7 @@ from headrace.patterns import Pattern
 from headrace.plan.arrival import stamped
 from headrace.plan.framed import frame_node
 from headrace.plan.group_apply import apply_to_groups
+from headrace.plan.instants import has_points
 from headrace.plan.nodes import (
     Aggregate,
     Contents,
@@ -91,15 +92,26 @@ class Grouped(Hinting):
         checked = checked_window(window)
         return Windowed(self._in_order() if isinstance(checked, Ordered) else self, checked, policy)
 
-    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> NoReturn:
-        """Refused: an aggregate over a whole stream has no answer before its end; write `window` or `over` first."""
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """At every instant, one event for each group with events alive: the keys and the aggregates.
+
+        It is for streams whose events last: tables that change, edges, intervals, answers of windows. An answer holds
+        as long as its values stay the same. An aggregate over a stream of instants has no answer before its end: write
+        `window` or `over` first, or give the events a duration.
+        """
+        if has_points(self.stream.node):
+            raise self._blocked(calls, named)
+        return self.window(Snapshot()).aggregate(*calls, **named).coalesce()
+
+    def _blocked(self, calls: Sequence[Expr | Module], named: Mapping[str, Expr | Module]) -> PlanError:
         outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
         grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
-        raise PlanError(
-            "an aggregate over a stream without a window is blocking: its answer would never come",
+        return PlanError(
+            "an aggregate over a stream of instants without a window is blocking: its answer would never come",
             given=f"{grouped}aggregate({outputs})",
-            allowed="aggregates over a window, or over(...), which answers for every event",
-            instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or window(hr.snapshot())",
+            allowed="aggregates over a window, over(...), which answers for every event, or events that last",
+            instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or set_duration('10 s') or "
+            f"set_duration(hr.INFINITY) before it",
         )
 
     def over(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
 
@@ -43,6 +43,7 @@ from headrace.expr import Expr, Value
 from headrace.frames import frame_kind
 from headrace.host.driving.query import Query
 from headrace.io.tables import table_of
+from headrace.modules import Module
 from headrace.patterns import Pattern
 from headrace.plan.nodes import (
     CapDuration,
@@ -286,9 +287,9 @@ class Stream(Hinting):
         """Divide time into windows; see `Grouped.window`."""
         return Grouped(self, ()).window(window, **policy)
 
-    def aggregate(self, *calls: Any, **named: Any) -> NoReturn:
-        """Refused: see `Grouped.aggregate`."""
-        Grouped(self, ()).aggregate(*calls, **named)
+    def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """At every instant, the aggregates of the events alive; see `Grouped.aggregate`."""
+        return Grouped(self, ()).aggregate(*calls, **named)
 
     @shows_options(OverOptions)
     def over(

@@ -23,7 +23,7 @@ from headrace.time import INFINITY
 __all__ = ["Dialect", "DuckDBDialect", "SparkDialect", "dialect_of"]
 
 
-_PLAIN = tuple(kind for kind in Type if not kind.is_array and kind is not Type.CHAR)
+_PLAIN = tuple(kind for kind in Type.PLAIN if kind is not Type.CHAR)
 
 
 class _CallsUdfs:

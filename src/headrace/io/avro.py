@@ -101,7 +101,7 @@ class _DatumParts:
         offsets = np.r_[0, np.cumsum(lengths)].astype(np.int32)
         data = np.empty(int(offsets[-1]), np.uint8)
         machine.gather(self.data, starts, starts + lengths, data)
-        if wanted.type is Type.ARRAY_BYTE:
+        if wanted.type is Type.BYTE.array:
             elements = pa.array(data.view(np.int8))
             return pa.ListArray.from_arrays(pa.array(offsets), elements, mask=pa.array(missing)), _NONE
         valid = pa.array(~missing).buffers()[1] if missing.any() else None

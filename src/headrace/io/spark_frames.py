@@ -9,14 +9,12 @@ from headrace.schema import Field, Schema, Type
 
 __all__ = ["frame_schema"]
 
-_TYPES = {kind.spark.lower(): kind for kind in Type}  # text is STRING, which comes after CHAR
-
 
 def frame_schema(frame: Any, wanted: Schema | None) -> Schema:
     """The wanted columns of a frame, or all of them; a column that needs a conversion is refused."""
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     if wanted is None:
-        return Schema(tuple(Field(name, _type(name, kind)) for name, kind in types.items()))
+        return Schema(tuple(Field(field.name, _type(field.name, field.dataType)) for field in frame.schema.fields))
     for field in wanted:
         if field.name not in types:
             raise UnknownColumn.of(field.name, types, "the data frame")
@@ -25,10 +23,14 @@ def frame_schema(frame: Any, wanted: Schema | None) -> Schema:
     return wanted
 
 
-def _type(name: str, kind: str) -> Type:
-    if kind not in _TYPES:
-        raise _unfit(name, kind, ", ".join(dict.fromkeys(type.spark for type in Type if not type.is_array)))
-    return _TYPES[kind]
+def _type(name: str, kind: Any) -> Type:
+    try:
+        found = Type.of(kind)
+    except SchemaError as error:
+        raise _unfit(name, kind.simpleString(), ", ".join(dict.fromkeys(type.spark for type in Type.PLAIN))) from error
+    if found.spark.lower() != kind.simpleString():
+        raise _unfit(name, kind.simpleString(), found.spark)
+    return found
 
 
 def _unfit(name: str, kind: str, allowed: str) -> SchemaError:

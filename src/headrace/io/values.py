@@ -285,7 +285,7 @@ class _WholeValues:
     def __init__(self, name: str, fields: Sequence[Field]) -> None:
         self._field = fields[0] if len(fields) == 1 else None
         self._name = name
-        kinds = (Type.STRING, Type.CHAR, Type.ARRAY_BYTE)
+        kinds = (Type.STRING, Type.CHAR, Type.BYTE.array)
         wrong = self._field is None or (self._field.type.is_array if name == "text" else self._field.type not in kinds)
         if wrong:
             raise SchemaError(
@@ -297,7 +297,7 @@ class _WholeValues:
 
     def __call__(self, values: pa.Array) -> DecodedBlock:
         assert self._field is not None
-        if self._field.type is Type.ARRAY_BYTE:
+        if self._field.type is Type.BYTE.array:
             return _block(self._field, _byte_lists(values), None, [])
         bad = not_utf8(values)
         texts = (values if bad is None else _without(values, bad)).cast(pa.string())
@@ -324,7 +324,7 @@ def _byte_lists(values: pa.Array) -> pa.Array:
     data = values.buffers()[2] or pa.py_buffer(b"")
     size = int(offsets[-1]) if len(offsets) else 0
     elements = pa.Array.from_buffers(pa.int8(), size, [None, data])
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements).cast(Type.ARRAY_BYTE.arrow)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements).cast(Type.BYTE.array.arrow)
 
 
 def _without(values: pa.Array, bad: NDArray[np.bool_]) -> pa.Array:

@@ -79,7 +79,7 @@ class Node(ABC):
     linear: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        for name in ("schema", "properties", "dates"):
+        for name in ("schema", "properties", "dates", "all_instants"):
             own = cls.__dict__.get(name)
             if isinstance(own, cached_property):
                 derived = _Derived(own.func)
@@ -136,6 +136,11 @@ class Node(ABC):
     def instants(self) -> bool | None:
         """Whether all its events are instants; None: if those of its inputs are; False: unknown."""
         return False
+
+    @_Derived
+    def all_instants(self) -> bool:
+        """Whether the plan shows that all its events are instants, by `instants` of its operators."""
+        return all(node.all_instants for node in self.inputs) if self.instants is None else self.instants
 
     @property
     def ends(self) -> bool | None:

@@ -36,6 +36,10 @@ class Clip(Meeting):
     def properties(self) -> Properties:
         return Properties(insert_only=False, settled=False, keys=self.need(0))
 
+    @cached_property
+    def all_instants(self) -> bool:
+        return self.input.all_instants
+
     @property
     def liveliness(self) -> Liveliness:
         return of_all_inputs(f"{BOTH_ENDED}, but for those that are cut for good")

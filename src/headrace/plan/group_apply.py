@@ -58,6 +58,7 @@ class GroupApply(OneInput):
     """
 
     reach: ClassVar[Reach] = "event"
+    instants: ClassVar[None] = None
     ends: ClassVar[None] = None
     keys: tuple[tuple[str, Expr], ...]
     group: GroupInput

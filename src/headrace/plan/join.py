@@ -158,6 +158,10 @@ class Join(Meeting):
             return Properties(insert_only=False, settled=False, keys=keys)
         return Properties(left.insert_only and right.insert_only, left.settled and right.settled, keys)
 
+    @cached_property
+    def all_instants(self) -> bool:
+        return self.left.all_instants or (self.kind == "inner" and self.right.all_instants)
+
     @property
     def reach(self) -> Reach:
         return "pair" if self.kind == "inner" else "instant"

@@ -85,6 +85,10 @@ class PerWindow(Keyed):
         return not self.prompt and (self.holds_ends or not isinstance(self.window, Grid))
 
     @property
+    def instants(self) -> bool | None:
+        return None if isinstance(self.window, (Snapshot, Frame)) and self.timestamping == "align" else False
+
+    @property
     def ends(self) -> bool:
         return self.timestamping == "align" and isinstance(self.window, (Count, Grid, Session))
 

@@ -33,6 +33,7 @@ class TableJoin(OneInput):
     """
 
     reach: ClassVar[Reach] = "event"
+    instants: ClassVar[None] = None
     ends: ClassVar[None] = None
     #: The rows, or the files to read when the query starts; its text identifies it.
     table: object

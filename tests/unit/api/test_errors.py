@@ -241,7 +241,7 @@ def test_two_streams_of_instants_do_not_meet(method: str, tmp_path: Path):
     ],
 )
 def test_an_aggregate_without_a_window_says_what_sql_says(build: Callable[[hr.Stream], object], given: str):
-    stream = hr.events("le | x\n 1 | 2")
+    stream = hr.events("le | x\n 1 | 2").point_at_start()
     with pytest.raises(errors.PlanError) as found:
         build(stream)
     assert found.value.given == given

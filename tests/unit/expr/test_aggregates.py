@@ -58,9 +58,9 @@ SCHEMA = Schema.of("p DOUBLE, q INT, f FLOAT, s STRING, t DATETIME, c CHAR, ps A
         (geometric_mean("q"), Type.DOUBLE),
         (distinct_count("s"), Type.LONG),
         (approx_distinct("t"), Type.LONG),
-        (collect("q"), Type.ARRAY_INT),
-        (collect("c"), Type.ARRAY_CHAR),
-        (top_frequent("t", 3), Type.ARRAY_DATETIME),
+        (collect("q"), Type.INT.array),
+        (collect("c"), Type.CHAR.array),
+        (top_frequent("t", 3), Type.DATETIME.array),
         (concat("c"), Type.STRING),
     ],
 )

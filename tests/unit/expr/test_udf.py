@@ -67,7 +67,7 @@ def test_types_of_annotations():
 
     kinds = "LONG DOUBLE STRING BOOLEAN DATETIME ARRAY<DOUBLE> LONG"
     assert [kind.value for kind in every.takes] == kinds.split()
-    assert every.returns is Type.ARRAY_STRING
+    assert every.returns is Type.STRING.array
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_what_is_suggested_for_a_type_that_does_not_exist_can_be_read(tmp_path: 
         str(tmp_path / "a.parquet"), "t LONG, decimal DOUBLE, bytes STRING", lifetime=hr.point("t")
     )
     assert stream.cht().to_pylist() == [{"le": 1, "re": 2, "t": 1, "decimal": 1.5, "bytes": "x"}]
-    with pytest.raises(SchemaError, match=r"no type DECIMAL\(10,2\)") as raised:
+    with pytest.raises(SchemaError, match=r"no type DECIMAL") as raised:
         Schema.of("a STRING, p DECIMAL(10, 2), c LONG")
     assert "DOUBLE" in raised.value.instead
 

@@ -118,7 +118,7 @@ def test_a_broken_value_refuses_its_row_only(kind: str, text: str, said: str):
     good = {"BOOLEAN": "true", "CHAR": "x", "DATETIME": "2024-01-01"}.get(kind, "1")
     result = decoded(f"{good}\n{text}\n{good}\n".encode(), f"a {kind}", header=False)
     assert result.rows.tolist() == [0, 2]
-    assert result.table.schema.field("a").type == Type[kind].arrow
+    assert result.table.schema.field("a").type == Type(kind).arrow
     assert result.refused["row"].to_pylist() == [1]
     assert result.refused["raw"].to_pylist() == [text]
     assert said in result.refused["reason"][0].as_py()

@@ -316,7 +316,7 @@ def test_where_nothing_is_returned_there_is_no_answer():
 
 def test_blocking_ones_beside_it_are_refused():
     with pytest.raises(SqlError, match="blocking"):
-        hr.sql(DECAY + "; SELECT decay(price) AS m, max(price) AS x FROM ticks", ticks=ticks())
+        hr.sql(DECAY + "; SELECT decay(price) AS m, max(price) AS x FROM ticks [NOW]", ticks=ticks())
 
 
 def test_rows_are_found_by_their_key():

@@ -145,7 +145,7 @@ def test_what_cannot_be_a_value_or_never_answers():
     with pytest.raises(SqlError, match="gives rows, not a value"):
         hr.sql(TOP + "; SELECT frequent(symbol) AS f FROM ticks [TUMBLING 10 ticks]", ticks=TICKS)
     with pytest.raises(SqlError, match="blocking"):
-        hr.sql(AVG + "; SELECT myavg(price) AS f FROM ticks", ticks=TICKS)
+        hr.sql(AVG + "; SELECT myavg(price) AS f FROM ticks [NOW]", ticks=TICKS)
     with pytest.raises((SqlError, ModuleError), match="takes next as"):
         hr.sql(AVG + "; SELECT myavg(symbol) AS f FROM ticks [TUMBLING 10 ticks]", ticks=TICKS)
 

@@ -48,5 +48,6 @@ def test_a_blocking_aggregate_needs_a_window(tmp_path: Path):
     example = ALL["example_07_average"]
     inputs = {name: hr.events(drawn, columns) for name, (columns, drawn) in example.inputs.items()}
     unwindowed = re.sub(r" \[TUMBLING .*\]", "", example.text)
+    instants = {name: stream.point_at_start() for name, stream in inputs.items()}
     with pytest.raises(SqlError, match="blocking"):
-        hr.script(unwindowed, base=tmp_path, **inputs)
+        hr.script(unwindowed, base=tmp_path, **instants)

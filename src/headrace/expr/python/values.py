@@ -105,7 +105,7 @@ def from_array(given: Any, rows: int, kind: Type) -> pa.Array | str:
 
 def _arrow_type(kind: Type) -> Type:
     """The type in Arrow, which has no CHAR."""
-    return {Type.CHAR: Type.STRING, Type.ARRAY_CHAR: Type.ARRAY_STRING}.get(kind, kind)
+    return {Type.CHAR: Type.STRING, Type.CHAR.array: Type.STRING.array}.get(kind, kind)
 
 
 def _longest(texts: pa.Array) -> int:

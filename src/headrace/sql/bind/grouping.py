@@ -16,6 +16,7 @@ from headrace.expr.aggregates import filtered, has_aggregates
 from headrace.expr.times import EventTime
 from headrace.modules import ModuleCall
 from headrace.plan.calendar import Calendar
+from headrace.plan.instants import has_points
 from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
@@ -48,9 +49,7 @@ class Grouping:
     def stream(self) -> Stream:
         """The stream of its answers."""
         item, joined = standing(self.part, self.item)
-        windowing = item.windowing
-        if windowing is None:
-            raise self._blocked()
+        windowing = item.windowing or self._every_instant(item)
         hidden: Expr | None = None
         if self.part.where is not None:
             where = self.queries.expressions(item).predicate(self.part.where)
@@ -62,15 +61,24 @@ class Grouping:
         keys = self._keys(item, windowing)
         outputs = self._split(item, keys, hidden)
         made = self._aggregated(item, windowing, keys, outputs)
+        made = self._listed(made, keys, outputs, merged=item.windowing is None)
         if not by_window(self.part):
             self.queries.check_limit(self.part)
         return lasting(self._chosen(made, windowing, grouped=bool(keys)), joined)
+
+    def _every_instant(self, item: Item) -> Windowing:
+        """The windows of a stream without one, which must last: a relation at every instant (rule 8.4)."""
+        if has_points(item.stream.node):
+            raise self._blocked()
+        return Windowing(self.part.source, Snapshot(), (), self.queries.policy)
 
     def _check_modules(self, item: Item, where: s.Expression) -> None:
         """Built-in aggregates ignore nulls, and so rows that a condition excludes; a module would see them."""
         expressions = self.queries.expressions(item, aggregates=True)
         asked = [entry.value for entry in self.part.entries if not isinstance(entry.value, s.Star)]
-        for value in [*asked, *([] if self.part.having is None else [self.part.having])]:
+        if self.part.having is not None:
+            asked.append(named_in_list(self.part.having, self.part.entries, expressions.scope))
+        for value in asked:
             if has_modules(expressions.bind(value)):
                 raise self.queries.filtered_first(where, to_sql(value))
 
@@ -80,15 +88,15 @@ class Grouping:
             self.part.entries[0],
         )
         source = to_sql(self.part.source)
-        why = "joined streams must be grouped after their join" if self.part.joins else "its answer would never come"
+        joined = bool(self.part.joins)
+        rows = f"FROM (SELECT … FROM {source} JOIN …)" if joined else f"FROM {source}"
         return self.context.error(
             blocking,
-            f"an aggregate over a stream without a window is blocking: {why}",
-            given=to_sql(self.part.source) if not self.part.joins else to_sql(blocking),
-            allowed="aggregates over a window, or OVER (… PRECEDING), which answers for every tuple",
-            instead=f"FROM (SELECT … FROM {source} JOIN …) [SNAPSHOT]"
-            if self.part.joins
-            else f"FROM {source} [SIZE 100], [TUMBLING 10 s] or [SNAPSHOT]",
+            "an aggregate over a stream of instants without a window is blocking: its answer would never come",
+            given=to_sql(blocking) if joined else source,
+            allowed="aggregates over a window, OVER (… PRECEDING), which answers for every tuple, or rows that last",
+            instead=f"a window: {rows} [TUMBLING 10 s] or [SIZE 100]; "
+            f"or a lifetime: {rows} [RANGE 10 s] or [RANGE UNBOUNDED]",
         )
 
     def _keys(self, item: Item, windowing: Windowing) -> list[tuple[str, Expr]]:
@@ -160,11 +168,21 @@ class Grouping:
             grouped = Grouped(item.stream, tuple(keys))
             divided = grouped.window(windowing.window, **windowing.policy)
             made = divided.aggregate(**dict(outputs))
-            if found.having is not None:
-                made = made.where(found.having)
-            wanted = self.queries.unique(found.wanted)
-            there = [(name, col(name)) for name in made.schema.names]
-            return made if same_columns(wanted, there) else Stream(payloads(made.node, tuple(wanted)))
+            return made if found.having is None else made.where(found.having)
+
+    def _listed(self, made: Stream, keys: list[tuple[str, Expr]], found: _Outputs, *, merged: bool) -> Stream:
+        """The columns of the list; `merged`: neighbours of one group that are equal in them are one answer."""
+        wanted = self.queries.unique(found.wanted)
+        there = [(name, col(name)) for name in made.schema.names]
+        with self.context.at(self.part.entries[0]):
+            if not merged:
+                return made if same_columns(wanted, there) else Stream(payloads(made.node, tuple(wanted)))
+            shown = {str(expr) for _, expr in wanted}
+            hidden = [(f"_sql_key{i}", col(name)) for i, (name, _) in enumerate(keys) if str(col(name)) not in shown]
+            apart = [*wanted, *hidden]  # all keys, so that equal answers of different groups stay separate
+            listed = made if same_columns(apart, there) else Stream(payloads(made.node, tuple(apart)))
+            whole = listed.coalesce()
+            return whole.select(*(name for name, _ in wanted)) if hidden else whole
 
     def _chosen(self, made: Stream, windowing: Windowing, *, grouped: bool) -> Stream:
         """DISTINCT, ORDER BY and LIMIT among the answers of one window; where groups have their own, of one instant."""
@@ -180,10 +198,15 @@ class Grouping:
                 instead=f"TUMBLING {window.spans[0]}",
             )
         apart = made.set_duration(window.hop) if isinstance(window, Hopping) and overlapping else made
-        found = self._first(apart, limit) if limit is not None else once(apart) if self.part.distinct else apart
+        found = self._first(apart, limit) if limit is not None else self._once(apart) if self.part.distinct else apart
         if not grouped or found is apart:
             return made  # without groups every window has one answer
         return found.set_duration(window.size) if isinstance(window, Hopping) and overlapping else found
+
+    def _once(self, made: Stream) -> Stream:
+        """Each answer once: of a window, or at every instant."""
+        windowed = self.item.windowing is not None or self.item.windows is not None
+        return once(made) if windowed else made.distinct()
 
     def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}

@@ -140,8 +140,10 @@ class Queries:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
-        # Groups without a window are the stream itself: nothing is computed for them.
-        if aggregates or (bool(part.group) and windowed):
+        # Groups of a stream of instants, without a window, are the stream itself: nothing is computed for them.
+        framed = any(call.over for entry in part.entries for call in _calls(entry))
+        lasts = not has_points(item.stream.node) and not framed
+        if aggregates or (bool(part.group) and (windowed or lasts)):
             return Grouping(self, part, window_times(part, item)).stream()
         return self._listed(part, item)
 
@@ -371,7 +373,7 @@ class Queries:
     def frame(self, over: s.Over, stream: Stream) -> dict[str, Any]:
         """The arguments for `over` of a stream."""
         unit = unit_of(stream.node)
-        frame: dict[str, Any] = self._policy
+        frame: dict[str, Any] = self.policy
         if over.frame == "rows":
             assert over.size is not None
             frame["rows"] = self._count(over.size, "ROWS")
@@ -383,7 +385,7 @@ class Queries:
         return frame
 
     @property
-    def _policy(self) -> dict[str, Any]:
+    def policy(self) -> dict[str, Any]:
         """The policy for failing modules, if it is not the default."""
         wanted = self.catalog.settings["on_error"]
         return {} if wanted == "fail" else {"on_error": wanted}
@@ -455,7 +457,7 @@ class Queries:
             stream = self.named(part.stream)
         relation = Relation(name, {column: column for column in visible(stream.schema.names)})
         relation, stream, windowing = bracketed(
-            self.context, self.catalog.known, tick, relation, stream, part, self._policy
+            self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
         return Item(stream, (relation,), windowing)
 

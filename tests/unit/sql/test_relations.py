@@ -1,0 +1,113 @@
+"""Streams whose events last are relations at every instant: groups and aggregates without a window (rule 8.4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.errors import SqlError
+from headrace.plan.instants import has_points
+from headrace.time import INFINITY
+
+ROWS = hr.events("""
+    kind    | le | re | re_new | k | v
+    insert  | 1  | ∞  |        | a | 1
+    insert  | 2  | ∞  |        | a | 2
+    insert  | 4  | 9  |        | b | 3
+    retract | 1  | ∞  | 5      | a | 1
+    cti     | 20 |    |        |   |
+""")
+POINTS = ROWS.point_at_start()
+
+
+def answers(query: str, **streams: hr.Stream) -> list[tuple[object, ...]]:
+    """The history of a query, the same in one batch, in batches of one row, and as batch SQL."""
+    made = hr.sql(query, **({"t": ROWS, "p": POINTS} | streams))
+    live = made.cht()
+    assert not hr.history_diff(made.run(buckets=2, batch_rows=1).cht(), live)
+    assert not hr.history_diff(made.history(engine="duckdb").cht(), live)
+    return sorted(tuple(row.values()) for row in live.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k",
+            [(1, 2, "a", 1, 1), (2, 5, "a", 2, 3), (4, 9, "b", 1, 3), (5, INFINITY, "a", 1, 2)],
+        ),
+        # Neighbours with equal values are one answer, after the list and HAVING; other groups stay separate.
+        ("SELECT count(*) > 0 AS some FROM t GROUP BY k", [(1, INFINITY, True), (4, 9, True)]),
+        ("SELECT k, max(v) AS m FROM t WHERE v > 1 GROUP BY k", [(2, INFINITY, "a", 2), (4, 9, "b", 3)]),
+        ("SELECT count(*) AS n FROM t GROUP BY k HAVING max(v) > 1 AND count(*) < 2", [(4, 9, 1), (5, INFINITY, 1)]),
+        ("SELECT k FROM t GROUP BY k", [(1, INFINITY, "a"), (4, 9, "b")]),
+        ("SELECT DISTINCT count(*) AS n FROM t GROUP BY k", [(1, 2, 1), (2, 5, 2), (4, INFINITY, 1)]),
+        ("SELECT count(*) AS n FROM p [RANGE UNBOUNDED]", [(1, 2, 1), (2, 4, 2), (4, INFINITY, 3)]),
+        ("SELECT sum(n) AS n FROM (SELECT k, count(*) AS n FROM t GROUP BY k) WHERE k <> 'b'", [
+            (1, 2, 1), (2, 5, 2), (5, INFINITY, 1),
+        ]),
+        (
+            "SELECT x.k, count(*) AS n FROM t AS x JOIN t AS y ON x.k = y.k GROUP BY x.k HAVING count(*) > 1",
+            [(2, 5, "a", 4)],
+        ),
+        ("SELECT x.k, count(*) AS n FROM t AS x LEFT JOIN t AS y ON x.v = y.v + 1 GROUP BY x.k", [
+            (1, 2, "a", 1), (2, 5, "a", 2), (4, 9, "b", 1), (5, INFINITY, "a", 1),
+        ]),
+    ],
+)  # fmt: skip
+def test_what_holds_at_every_instant(query: str, expected: list[tuple[object, ...]]) -> None:
+    assert answers(query) == expected
+
+
+def test_python_builds_the_same_plans() -> None:
+    grouped = hr.sql("SELECT k, sum(v) AS s, count(*) AS n FROM t GROUP BY k", t=ROWS)
+    assert grouped.node == ROWS.group_by("k").aggregate(s=hr.sum("v"), n=hr.count()).node
+    over_all = hr.sql("SELECT max(v) AS m FROM p [RANGE UNBOUNDED]", p=POINTS)
+    assert over_all.node == POINTS.set_duration(hr.INFINITY).aggregate(m=hr.max("v")).node
+
+
+def test_a_table_beside_a_lasting_stream(tmp_path: Path) -> None:
+    file = tmp_path / "names.csv"
+    file.write_text("k,name\na,Ann\nb,Bob\n", encoding="utf-8")
+    table = f"CREATE TABLE names (k STRING, name STRING) SOURCE CSV ('{file}');"
+    query = "SELECT name, sum(v) AS s FROM {} JOIN names ON {}.k = names.k GROUP BY name"
+    assert answers(table + query.format("t", "t")) == [
+        (1, 2, "Ann", 1), (2, 5, "Ann", 3), (4, 9, "Bob", 3), (5, INFINITY, "Ann", 2),
+    ]  # fmt: skip
+    with pytest.raises(SqlError, match="instants"):
+        hr.sql(table + query.format("p", "p"), p=POINTS)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS n FROM p",
+        "SELECT k, count(*) AS n FROM p GROUP BY k",
+        "SELECT p.k, count(*) AS n FROM p JOIN t ON p.k = t.k GROUP BY p.k",
+        "SELECT count(*) AS n FROM (SELECT k, sum(v) OVER (ROWS 1 PRECEDING) AS s FROM p)",
+    ],
+)
+def test_instants_are_refused_with_both_ways_out(query: str) -> None:
+    with pytest.raises(SqlError, match="instants without a window") as caught:
+        hr.sql(query, p=POINTS, t=ROWS)
+    assert "[TUMBLING 10 s]" in str(caught.value)
+    assert "[RANGE UNBOUNDED]" in str(caught.value)
+
+
+def test_what_is_known_to_be_instants() -> None:
+    instants = [
+        POINTS.where(col("v") > 0),
+        POINTS.join(ROWS, on="k"),
+        ROWS.join(POINTS, on="k"),
+        POINTS.left_join(ROWS, on="k"),
+        POINTS.clip(ROWS, on="k"),
+        POINTS.window(hr.snapshot()).aggregate(n=hr.count()),
+        POINTS.over(rows=1).aggregate(n=hr.count()),
+        POINTS.group_by("k").apply(lambda group: group.where(col("v") > 1)),
+    ]
+    lasting = [ROWS.left_join(POINTS, on="k"), ROWS.anti_join(POINTS, on="k"), POINTS.extend(5), ROWS.join(ROWS)]
+    assert [has_points(stream.node) for stream in instants] == [True] * len(instants)
+    assert not any(has_points(stream.node) for stream in lasting)
