@@ -48,16 +48,15 @@ def test_the_other_side_of_a_left_join_is_null_where_nothing_matches(folder: Pat
     assert answers(BOTH + text + " WHERE r.k IS NULL", folder, "k", "y") == [("a", None)]
 
 
-def test_a_table_has_no_key_of_its_own_in_a_left_join(folder: Path):
+def test_a_table_has_a_key_of_its_own_in_a_left_join(folder: Path):
     (folder / "t.csv").write_text("k,name\na,one\n")
     create = BOTH + "CREATE TABLE t SOURCE FILE ('t.csv'); "
     text = "SELECT l.k, name FROM l LEFT JOIN t ON l.k = t.k"
     assert answers(create + text, folder, "k", "name")[1] == ("b", None)
-    with pytest.raises(SqlError, match="no column 'k' in t"):
-        hr.sql(create + text + " WHERE t.k IS NULL", base=folder)
+    assert ("a", "one") not in answers(create + text + " WHERE t.k IS NULL", folder, "k", "name")
 
 
-@pytest.mark.parametrize("word", ["RIGHT", "FULL", "SEMI", "NATURAL"])
+@pytest.mark.parametrize("word", ["ASOF", "OUTER"])
 def test_joins_of_other_dialects_are_no_aliases(word: str, folder: Path):
     text = f"SELECT x, y FROM l [TUMBLING 10 ticks] {word} JOIN r [TUMBLING 10 ticks] USING (k)"
     with pytest.raises(SqlError, match=f"there is no {word} JOIN"):

@@ -186,11 +186,12 @@ patterns = st.builds(
 
 def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
     items = st.builds(s.FromItem, streams, several(brackets | patterns), maybe(names))
-    kinds = st.sampled_from(["inner", "left", "anti", "clip"])
+    kinds = st.sampled_from(["inner", "left", "right", "full", "semi", "anti", "clip"])
     joins = st.one_of(
         st.builds(s.Join, st.just("cross"), items),
         st.builds(s.Join, kinds, items, maybe(small)),
         st.builds(s.Join, kinds, items, using=several(names, 1)),
+        st.builds(s.Join, st.sampled_from(["inner", "left", "right", "full"]), items, natural=st.just(True)),
     )
     return st.builds(
         s.Select,

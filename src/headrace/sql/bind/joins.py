@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.api.stream import Stream
+from headrace.errors import HeadraceError
 from headrace.expr import Expr, col, lit
 from headrace.expr import nodes as engine
+from headrace.expr.signatures import common
 from headrace.plan.instants import BOTH_INSTANTS, has_points
-from headrace.plan.join import names_beside
+from headrace.plan.join import Keys, comparable, names_beside
 from headrace.plan.nodes import Select, TableJoin
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import Hopping
 from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
+from headrace.sql.bind.conditions import columns_of, conjuncts, has_subquery
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.relations import Item
@@ -28,6 +31,8 @@ __all__ = ["Joins"]
 #: The start and the end of the window of a joined tuple.
 _OURS = "_sql_"
 _FROM, _UNTIL = f"{_OURS}from", f"{_OURS}until"
+#: Joins that fill columns of a side with nulls.
+_OUTER = frozenset({"left", "right", "full"})
 
 
 @dataclass(frozen=True)
@@ -56,8 +61,7 @@ class Joins:
         return replace(item, stream=stream, windowing=None, windows=windowing.window)
 
     def joined(self, left: Item, right: Item, join: s.Join) -> Item:
-        """Pairs of overlapping events; one side may be points, if the other has lifetimes."""
-        right = self.ready(right)
+        """Pairs of overlapping events, or what else the kind of join makes of them; one side may be points."""
         if join.kind != "clip" and has_points(left.stream.node) and has_points(right.stream.node):
             source = join.right.stream.text if isinstance(join.right.stream, s.Name) else "(…)"
             raise self.context.error(
@@ -67,26 +71,26 @@ class Joins:
                 allowed="streams with time windows on both sides, or with lifetimes on one",
                 instead=f"{source} [SIZE 10 ON ts] on both sides, or {source} [RANGE 10 s]",
             )
-        on, rest = self._condition(left, right.relations, join)
+        join = self._natural(left, right, join)
+        if join.kind in _OUTER and not join.using:
+            right = _keys_apart(left, right, self._condition(left, right, join).columns)
+        condition = self._condition(left, right, join)
+        pairs = condition.pairs
         if _UNTIL in left.stream.schema and _UNTIL in right.stream.schema:
-            on.append((_UNTIL, _UNTIL))
-        if join.kind == "left" and not join.using:
-            right, on = _keys_apart(left, right, on)
-        both = {"on": dict(on)}
+            pairs = [*pairs, (col(_UNTIL), col(_UNTIL))]
         with self.context.at(join):
             if join.kind == "clip":
-                return replace(left, stream=left.stream.clip(right.stream, **both))
-            keys = tuple(on)
-            names = names_beside(left.stream.schema, right.stream.schema, keys)
-            shared = {right_column: left_column for left_column, right_column in keys if left_column == right_column}
-            hidden = shared if join.kind == "left" else {}
-            beside = tuple(relation.without(hidden).renamed({**names, **shared}) for relation in right.relations)
-            relations = (*left.relations, *beside)
-            where = self._rest(rest, left, right, names, relations)
-            joins = {"left": left.stream.left_join, "anti": left.stream.anti_join}
-            stream = joins.get(join.kind, left.stream.join)(right.stream, where=where, **both)
+                return replace(left, stream=left.stream.clip(right.stream, on=pairs))
+            names = names_beside(left.stream.schema, right.stream.schema, tuple(_columns(pairs)))
+            shared = {theirs: ours for ours, theirs in _columns(pairs) if ours == theirs}
+            beside = [relation.renamed({**names, **shared}) for relation in right.relations]
+            where = self._rest(condition.rest, left, right, names, (*left.relations, *beside))
+            stream = left.stream.join(right.stream, pairs, where, "inner" if join.kind == "cross" else join.kind)
         windows = left.windows if left.windows == right.windows else None
-        return Item(stream, left.relations if join.kind == "anti" else relations, windows=windows)
+        if join.kind in ("semi", "anti"):
+            return Item(stream, left.relations, windows=windows)
+        keys = shared if join.kind in _OUTER else {}
+        return Item(stream, _beside(left.relations, tuple(beside), keys, join.kind), windows=windows)
 
     def _rest(
         self,
@@ -96,7 +100,7 @@ class Joins:
         names: Mapping[str, str],
         relations: tuple[Relation, ...],
     ) -> Expr | None:
-        """The parts of a join's condition that are not equalities of two columns."""
+        """The parts of a join's condition that are not equalities of both sides."""
         if not rest:
             return None
         fields = (replace(f, name=names[f.name]) for f in right.stream.schema if f.name in names)
@@ -109,60 +113,115 @@ class Joins:
             whole = engine.Call("and", (whole, one))
         return whole
 
-    def _condition(
-        self, left: Item, right: tuple[Relation, ...], join: s.Join
-    ) -> tuple[list[tuple[str, str]], list[s.Expression]]:
-        """The columns that must be equal, and the rest of the ON condition."""
-        left_column, right_column = Scope(self.context, left.relations), Scope(self.context, right)
-        if join.using:
-            return [(left_column.column(s.Column(name, at=name.at)), right_column.column(s.Column(name, at=name.at)))
-                    for name in join.using], []  # fmt: skip
-        if join.on is None:
-            return [], []
-        on, rest = [], []
-        for one in _conjuncts(join.on):
-            pair = _equal(one, left_column, right_column)
-            if pair is None:
-                rest.append(one)
-            else:
-                on.append(pair)
-        if join.kind == "clip" and rest:
-            raise self.context.error(rest[0], "CLIP JOIN allows only equal columns", given=to_sql(rest[0]))
-        return on, rest
-
-    def with_table(self, left: Item, table: TableEntry, join: s.Join) -> Item:
-        """A stream joined with the rows of a table."""
-        assert isinstance(join.right.stream, s.Name)
-        names_of_table = {column: column for column in table.schema.names}
-        relation = Relation((join.right.alias or join.right.stream).text, names_of_table)
-        on, rest = self._condition(left, (relation,), join)
-        if rest or not on or join.kind not in ("inner", "left"):
+    def _natural(self, left: Item, right: Item, join: s.Join) -> s.Join:
+        """A natural join as one by all columns that both sides have."""
+        if not join.natural:
+            return join
+        there = {name.lower() for relation in right.relations for name in relation.columns}
+        ours = [name for relation in left.relations for name in relation.columns]
+        common = [name for name in dict.fromkeys(ours) if name.lower() in there]
+        if not common:
             raise self.context.error(
-                rest[0] if rest else join,
-                "a table must be joined by equal columns",
+                join,
+                "a natural join is by the columns that both sides have, and there are none",
                 given=to_sql(join),
-                allowed="JOIN and LEFT JOIN with ON stream.a = table.b, or USING (a)",
+                instead=to_sql(replace(join, natural=False, on=s.Value(value=True))),
             )
-        keys = tuple(on)
+        return replace(join, natural=False, using=tuple(s.Name(name, at=join.at) for name in common))
+
+    def _condition(self, left: Item, right: Item, join: s.Join) -> _Condition:
+        """The keys of both sides, and the rest of the ON condition."""
+        scopes = Scope(self.context, left.relations), Scope(self.context, right.relations)
+        if join.using:
+            names = [s.Column(name, at=name.at) for name in join.using]
+            return _Condition([(col(scopes[0].column(name)), col(scopes[1].column(name))) for name in names], [])
+        sides = tuple(
+            Expressions(self.context, scope, item.stream.schema, self.own)
+            for scope, item in zip(scopes, (left, right), strict=True)
+        )
+        found = _Condition([], [])
+        for one in conjuncts(join.on):
+            pair = _equal(one, sides[0], sides[1])
+            if pair is None:
+                found.rest.append(one)
+            else:
+                found.pairs.append(pair)
+        if join.kind == "clip" and found.rest:
+            raise self.context.error(found.rest[0], "CLIP JOIN allows only equal columns", given=to_sql(found.rest[0]))
+        return found
+
+    def with_table(self, left: Item, table: TableEntry, rows: Item, join: s.Join) -> Item:
+        """A stream joined with the rows of a table, by a look-up where columns are equal."""
+        natural = self._natural(left, rows, join)
+        condition = self._condition(left, rows, natural)
+        by_columns = condition.pairs and len(condition.columns) == len(condition.pairs)
+        if not by_columns or natural.kind not in ("inner", "left") or (natural.kind == "left" and condition.rest):
+            return self.joined(left, rows, join)
+        if natural.kind == "left" and not natural.using:
+            left, keys = _keys_copied(left, condition.columns)
+        else:
+            keys = tuple(condition.columns)
         names = names_beside(left.stream.schema, table.schema, keys)
-        shared = {right_column: left_column for left_column, right_column in keys if left_column == right_column}
+        shared = {theirs: ours for ours, theirs in keys if ours == theirs}
         with self.context.at(join):
-            how: TableJoinKind = "left" if join.kind == "left" else "inner"
+            how: TableJoinKind = "left" if natural.kind == "left" else "inner"
             stream = Stream(TableJoin(left.stream.node, table.table, table.schema, keys, how))
-        hidden = shared if join.kind == "left" else {}
-        beside = relation.without(hidden).renamed({**names, **shared})
-        return Item(stream, (*left.relations, beside), windows=left.windows)
+        beside = tuple(relation.renamed({**names, **shared}) for relation in rows.relations)
+        hidden = shared if natural.kind == "left" else {}
+        item = Item(stream, _beside(left.relations, beside, hidden, natural.kind), windows=left.windows)
+        for one in condition.rest:
+            expressions = Expressions(self.context, Scope(self.context, item.relations), stream.schema, self.own)
+            item = replace(item, stream=item.stream.where(expressions.predicate(one)))
+        return item
 
 
-def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Item, list[tuple[str, str]]]:
+@dataclass(frozen=True)
+class _Condition:
+    """What a join is by: pairs of keys, of the left and of the right side, and other conditions."""
+
+    pairs: list[tuple[Expr, Expr]]
+    rest: list[s.Expression]
+
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """The pairs of columns among the keys."""
+        return _columns(self.pairs)
+
+
+def _columns(pairs: Sequence[tuple[Expr, Expr]]) -> list[tuple[str, str]]:
+    both = [pair for pair in pairs if all(isinstance(key, engine.Column) for key in pair)]
+    return [(ours.name, theirs.name) for ours, theirs in both]
+
+
+def _beside(
+    left: tuple[Relation, ...], right: tuple[Relation, ...], keys: Mapping[str, str], kind: str
+) -> tuple[Relation, ...]:
+    """The relations of a join; keys that both sides share are those of the side that is never null."""
+    if not keys:
+        return *left, *right
+    one, other = (tuple(relation.without(keys) for relation in side) for side in (left, right))
+    if kind == "left":
+        return *left, *other
+    if kind == "right":
+        return *one, *right
+    return Relation("", {name: name for name in keys}), *one, *other
+
+
+def _keys_copied(left: Item, keys: Sequence[tuple[str, str]]) -> tuple[Item, Keys]:
+    """The left side of a left join with a table, with keys under other names: the table's own are null at no match."""
+    copies = {ours: f"{_OURS}{ours}" for ours, theirs in keys if ours == theirs}
+    if not copies:
+        return left, tuple(keys)
+    columns = [(name, col(name)) for name in left.stream.schema.names]
+    stream = Stream(Select(left.stream.node, (*columns, *((copy, col(name)) for name, copy in copies.items()))))
+    return replace(left, stream=stream), tuple((copies.get(ours, ours), theirs) for ours, theirs in keys)
+
+
+def _keys_apart(left: Item, right: Item, on: Sequence[tuple[str, str]]) -> Item:
     """The right side of an outer join with keys of their own names: where nothing matches, they are null."""
-    shared = [
-        right_column
-        for left_column, right_column in on
-        if left_column == right_column and not right_column.startswith(_OURS)
-    ]
+    shared = [theirs for ours, theirs in on if ours == theirs and not theirs.startswith(_OURS)]
     if not shared:
-        return right, on
+        return right
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     names = {}
     for name in shared:
@@ -172,31 +231,37 @@ def _keys_apart(left: Item, right: Item, on: list[tuple[str, str]]) -> tuple[Ite
         taken.add(new)
         names[name] = new
     outputs = tuple((names.get(name, name), col(name)) for name in right.stream.schema.names)
-    renamed = replace(
+    return replace(
         right,
         stream=Stream(Select(right.stream.node, outputs)),
         relations=tuple(relation.renamed(names) for relation in right.relations),
     )
-    return renamed, [(left_column, names.get(right_column, right_column)) for left_column, right_column in on]
 
 
-def _conjuncts(part: s.Expression) -> list[s.Expression]:
-    found: list[s.Expression] = []
-    while isinstance(part, s.Binary) and part.operator == "AND":
-        found.append(part.right)
-        part = part.left
-    return [part, *reversed(found)]
-
-
-def _equal(part: s.Expression, left: Scope, right: Scope) -> tuple[str, str] | None:
-    """The columns of `a.x = b.y`, in either order; None if it is anything else."""
-    if not (isinstance(part, s.Binary) and part.operator == "="):
+def _equal(part: s.Expression, left: Expressions, right: Expressions) -> tuple[Expr, Expr] | None:
+    """The keys of `a.x = b.y`, in either order: expressions of one side each; None if it is anything else."""
+    if not (isinstance(part, s.Binary) and part.operator == "=") or has_subquery(part):
         return None
-    one, other = part.left, part.right
-    if not (isinstance(one, s.Column) and isinstance(other, s.Column)):
-        return None
-    if left.knows(one) and right.knows(other) and not (right.knows(one) and one.stream is None):
-        return left.column(one), right.column(other)
-    if left.knows(other) and right.knows(one):
-        return left.column(other), right.column(one)
+    for ours, theirs in ((part.left, part.right), (part.right, part.left)):
+        if _is_of(ours, left, right) and _is_of(theirs, right, left):
+            return _of_one_type(left, left.bind(ours), right, right.bind(theirs))
     return None
+
+
+def _is_of(part: s.Expression, side: Expressions, other: Expressions) -> bool:
+    """Whether an expression is about one side: a name without a stream may not be one of both."""
+    columns = columns_of(part)
+    alone = all(column.stream is not None or not other.scope.knows(column) for column in columns)
+    return bool(columns) and alone and all(side.scope.knows(column) for column in columns)
+
+
+def _of_one_type(left: Expressions, ours: Expr, right: Expressions, theirs: Expr) -> tuple[Expr, Expr] | None:
+    """Keys of types whose values can be equal; None if there is no type for both."""
+    a, b = ours.type(left.schema), theirs.type(right.schema)
+    if comparable(a, b):
+        return ours, theirs
+    try:
+        kind = common("=", [a, b])
+    except HeadraceError:
+        return None  # the condition as a whole says why
+    return None if kind is None else (ours.cast(kind), theirs.cast(kind))

@@ -32,14 +32,14 @@ from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
+from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name, once
-from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
-from headrace.sql.bind.times import event_columns, joined_columns, window_columns, window_times
+from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
@@ -47,7 +47,7 @@ from headrace.sql.printer import to_sql
 __all__ = ["Queries", "united", "without_duplicates"]
 
 #: Words that other dialects have before JOIN; here they would parse as an alias.
-_NO_JOINS = ("ASOF", "FULL", "NATURAL", "OUTER", "RIGHT", "SEMI")
+_NO_JOINS = ("ASOF", "OUTER")
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class Queries:
             rows = qualified(self, part, tick)
             return without_duplicates(plain(rows)) if part.distinct else rows
         part = online(with_windows(self.context, part), self.catalog.known)
-        item = self._from(part, tick)
+        item, part = FromClause(self, part, tick).bound()
         part = resolved(self.context, part, Scope(self.context, item.relations))
-        if self._table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
+        if self.table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
             item = replace(item, windowing=None)  # rows in their order, as those of a stream
         if item.windowing is None and item.windows is None:
             part = with_frame(part, self.catalog.known)
@@ -404,39 +404,22 @@ class Queries:
 
     # --- FROM --------------------------------------------------------------------------------------------------------
 
-    def _from(self, part: s.Select, tick: Tick) -> Item:
-        for place in (part.source, *(join.right for join in part.joins)):
-            self._check_alias(place)
-        first = self._timed_item(part, part.source, tick)
-        if not part.joins:
-            return first
-        joins = Joins(self.context, self.catalog.known)
-        tables = [self._table(place) for place in (part.source, *(join.right for join in part.joins))]
-        left = joins.ready(first if tables[0] is None else replace(first, windowing=None))
-        for join, table in zip(part.joins, tables[1:], strict=True):
-            if table is not None:
-                left = joins.with_table(left, table, join)
-            else:
-                left = joins.joined(left, self._timed_item(part, join.right, tick), join)
-        left = joined_columns(self.context, part, left)
-        return replace(left, windowing=first.windowing) if all(tables) else left
-
-    def _timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
+    def timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
         return event_columns(self.context, part, self._item(place, tick), alone=not part.joins)
 
-    def _check_alias(self, part: s.FromItem) -> None:
+    def check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
         if alias is not None and not alias.quoted and alias.text.upper() in _NO_JOINS:
             raise self.context.error(
                 alias,
                 f"there is no {alias.text.upper()} JOIN",
                 given=alias.text,
-                allowed="JOIN, LEFT JOIN, ANTI JOIN, CROSS JOIN, CLIP JOIN",
-                instead="LEFT JOIN with the streams the other way round, or the name in double quotes",
+                allowed="JOIN, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI, ANTI and CLIP JOIN",
+                instead="LEFT JOIN, or the name in double quotes",
             )
 
-    def _table(self, part: s.FromItem) -> TableEntry | None:
+    def table(self, part: s.FromItem) -> TableEntry | None:
         """The table that the item names, or None."""
         entry = self.catalog.stream(self.context, part.stream) if isinstance(part.stream, s.Name) else None
         if not isinstance(entry, TableEntry):
@@ -446,7 +429,7 @@ class Queries:
         return entry
 
     def _item(self, part: s.FromItem, tick: Tick) -> Item:
-        table = self._table(part)
+        table = self.table(part)
         if table is not None:
             return stored(table, part)
         if isinstance(part.stream, s.Subquery):

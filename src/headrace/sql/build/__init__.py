@@ -304,6 +304,21 @@ class Builder(PatternBuilder):
     def left_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
         return self._join("left", at, right, condition)
 
+    def right_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("right", at, right, condition)
+
+    def full_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("full", at, right, condition)
+
+    def semi_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("semi", at, right, condition)
+
+    def natural_kind(self, _: Span, kind: Token, *__: Token) -> str:
+        return kind.text.lower()
+
+    def natural_join(self, at: Span, *parts: Any) -> s.Join:
+        return self.make(s.Join, at, (), kind=parts[0] if len(parts) > 1 else "inner", right=parts[-1], natural=True)
+
     def anti_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
         return self._join("anti", at, right, condition)
 

@@ -151,7 +151,8 @@ def _(part: s.FromItem) -> str:
 def _(part: s.Join) -> str:
     kind = "" if part.kind == "inner" else f"{part.kind.upper()} "
     using = f"USING ({listed(part.using)})" if part.using else ""
-    return words(f"{kind}JOIN {text(part.right)}", clause("ON", part.on), using)
+    natural = "NATURAL " if part.natural else ""
+    return words(f"{natural}{kind}JOIN {text(part.right)}", clause("ON", part.on), using)
 
 
 @writes(s.Limit)

@@ -40,12 +40,13 @@ class FromItem(Part):
 
 @dataclass(frozen=True)
 class Join(Part):
-    """`JOIN`: kind `inner`, `cross`, `left`, `anti` or `clip`, with ON, USING, or neither (cross)."""
+    """`JOIN` of a kind, with ON, USING, NATURAL (USING all columns that both sides have), or none of them (cross)."""
 
-    kind: Literal["inner", "cross", "left", "anti", "clip"]
+    kind: Literal["inner", "cross", "left", "right", "full", "semi", "anti", "clip"]
     right: FromItem
     on: Expression | None = None
     using: tuple[Name, ...] = ()
+    natural: bool = False
 
 
 @dataclass(frozen=True)
