@@ -86,6 +86,13 @@ def calls(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Call]:
     return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.booleans(), order=order)
 
 
+json_steps = st.one_of(
+    st.builds(s.Text, st.sampled_from(["a", "it's"])),
+    st.builds(s.Number, st.integers(0, 9)),
+    st.builds(s.Unary, st.just("-"), st.builds(s.Number, st.integers(0, 9))),
+)
+
+
 def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
     return st.one_of(
         st.builds(s.Unary, st.sampled_from(["-", "+", "NOT", "~"]), parts),
@@ -93,6 +100,8 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         st.builds(s.Between, parts, parts, parts, st.booleans()),
         st.builds(s.In, parts, several(parts, 1), st.booleans()),
         st.builds(s.IsNull, parts, st.booleans()),
+        st.builds(s.IsJson, parts, st.sampled_from(["value", "object", "array", "scalar"]), st.booleans()),
+        st.builds(s.Binary, st.sampled_from(["->", "->>"]), parts, json_steps),
         st.builds(s.Like, parts, parts, st.sampled_from(["LIKE", "REGEXP"]), st.booleans()),
         st.builds(s.Case, several(st.tuples(parts, parts), 1), maybe(parts), maybe(parts)),
         st.builds(s.Cast, parts, names),
