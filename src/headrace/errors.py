@@ -15,6 +15,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── EventError         an invalid physical stream                        (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
+    ├── TableError         a change that a table does not allow              (ValueError)
     ├── SqlError           an invalid text of Headrace SQL                   (ValueError)
     ├── IntentError        an intent that is empty or contradictory          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
@@ -62,6 +63,7 @@ __all__ = [
     "SqlError",
     "StoreError",
     "Superseded",
+    "TableError",
     "TimeError",
     "Unavailable",
     "Undecided",
@@ -238,6 +240,12 @@ class BadRow(EventError):
     """A row that cannot be read, and the input's policy is `raise`."""
 
     code = "BAD_ROW"
+
+
+class TableError(HeadraceError, ValueError):
+    """A change that a table does not allow: a key that exists, a null where none may be, a time that goes back."""
+
+    code = "TABLE"
 
 
 class SqlError(HeadraceError, ValueError):

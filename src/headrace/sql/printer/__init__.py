@@ -24,6 +24,7 @@ from headrace.sql.printer.expressions import (
     written_name,
 )
 from headrace.sql.printer.patterns import named_queries
+from headrace.sql.printer.tables import table_columns
 
 __all__ = ["to_sql"]
 
@@ -319,7 +320,7 @@ def _(part: s.CreateStream) -> str:
 
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
-    first = words("CREATE TABLE", text(part.name), _columns(part.columns))
+    first = words("CREATE TABLE", text(part.name), table_columns(part))
     if part.query is not None:
         return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
