@@ -55,7 +55,7 @@ REFUSED = [
     ("SELECT abs(n) FILTER (WHERE n > 0) FROM spans", "FILTER is for built-in aggregates", "n > 0"),
     ("SELECT n FROM spans QUALIFY count(*) OVER () = 1 LIMIT 3", "QUALIFY chooses rows after the list", "LIMIT 3"),
     ("SELECT id FROM spans UNION ALL SELECT id, n FROM spans", "the same number of columns", "SELECT id, n FROM spans"),
-    ("SELECT id FROM spans UNION ALL SELECT n FROM spans", "cannot take", None),
+    ("SELECT id FROM spans UNION ALL SELECT n FROM spans", "cannot be one column", None),
     ("SELECT * FROM spans [TUMBLING 0 s]", "must be positive", "TUMBLING 0 s"),
     ("SELECT * FROM spans [TUMBLING 5 parsecs]", "", None),
     ("CREATE SCHEMA a (n LONG); CREATE SCHEMA A (n LONG)", "exists already", "A"),

@@ -15,6 +15,7 @@ from headrace.io.tables import TableFiles, TableRows
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.sql.bind.context import Context
+from headrace.sql.printer.expressions import written_name
 from headrace.sql.syntax import CreateAggregate, Name
 
 __all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry"]
@@ -41,6 +42,10 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
         ("auto", "rows", "events", "changes", "history"),
     ),
 }
+
+
+#: What has a name, and a dictionary of the catalog.
+_KINDS = ("aggregate", "schema", "stream", "table", "view")
 
 
 @dataclass(frozen=True)
@@ -188,8 +193,16 @@ class Catalog:
         taken = _key(among, name.text)
         if taken is not None:
             raise context.error(
-                name, f"{taken!r} exists already", given=name.text, instead=f"another name, or DROP {taken} first"
+                name,
+                f"{taken!r} exists already",
+                given=name.text,
+                instead=f"another name, or first {self._drop(taken)}",
             )
+
+    def _drop(self, name: str) -> str:
+        """The statement that removes a name."""
+        kinds = (kind for kind in _KINDS if name in getattr(self, f"{kind}s", ()))
+        return f"DROP {next(kinds, 'stream').upper()} {written_name(Name(name))}"
 
     def _found(self, context: Context, name: Name, entries: Mapping[str, Any], what: str) -> Any:
         key = _key(entries, name.text)
