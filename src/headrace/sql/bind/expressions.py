@@ -275,8 +275,9 @@ class Expressions:
     def _call(self, part: s.Call) -> Expr:
         if part in self.given:
             return col(self.given[part])
-        if part.filter is not None:
-            return self._filtered(part)
+        return self._called(part) if part.filter is None else self._filtered(part)
+
+    def _called(self, part: s.Call) -> Expr:
         if part.over is not None:
             raise self.context.error(
                 part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
