@@ -151,6 +151,8 @@ def _level(part: s.Expression) -> int:
         return _LEVEL[part.operator]
     if isinstance(part, s.Unary):
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
+    if isinstance(part, s.Element):
+        return _POSTFIX
     return _COMPARISON if isinstance(part, s.Between | s.In | s.IsJson | s.IsNull | s.Like) else _PRIMARY
 
 
@@ -201,6 +203,11 @@ def _(part: s.IsNull) -> str:
 def _(part: s.IsJson) -> str:
     kind = "" if part.kind == "value" else part.kind.upper()
     return words(f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}JSON", kind)
+
+
+@writes(s.Element)
+def _(part: s.Element) -> str:
+    return f"{_at_least(_POSTFIX, part.value)}[{text(part.place)}]"
 
 
 @writes(s.Like)
@@ -257,8 +264,16 @@ def _(part: s.OrderKey) -> str:
     return words(text(part.value), "DESC" if part.descending else "")
 
 
+def _is_array(part: s.Call) -> bool:
+    """Whether a call is written `ARRAY[…]`."""
+    more = part.named or part.distinct or part.over or any(isinstance(one, s.Star) for one in part.arguments)
+    return [name.text for name in part.name] == ["array"] and bool(part.arguments) and not more
+
+
 @writes(s.Call)
 def _(part: s.Call) -> str:
+    if _is_array(part):
+        return f"ARRAY[{listed(part.arguments)}]"
     name = ".".join(written_name(each, _AS_CALL) for each in part.name)
     distinct = "DISTINCT " if part.distinct else ""
     arguments = words(f"{distinct}{listed((*part.arguments, *part.named))}", clauses("ORDER BY", part.order))
