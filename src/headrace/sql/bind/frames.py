@@ -94,8 +94,9 @@ def with_frames(queries: Queries, part: s.Select, item: Item) -> s.Select:
     """The SELECT with the window functions of its list as aggregates over frames."""
     for entry in part.entries:
         for one in inside(entry):
-            if isinstance(one, s.Call) and one.over is not None and one.over.order:
+            if isinstance(one, s.Call) and one.over is not None:
                 _check_order(queries, one.over, item)
+                _check_nested(queries.context, one)
     entries = []
     for entry in part.entries:
         value = rewritten(entry.value, lambda one: _aggregated(queries.context, one))
@@ -104,8 +105,19 @@ def with_frames(queries: Queries, part: s.Select, item: Item) -> s.Select:
     return replace(part, entries=tuple(entries))
 
 
+def _check_nested(context: Context, call: s.Call) -> None:
+    """Check that lag and lead are not inside of a call with a frame, which is computed before them."""
+    nested = [one for one in inside(call) if isinstance(one, s.Call) and is_shift(one) and one is not call]
+    if nested:
+        raise context.error(
+            nested[0], "lag and lead stand outside of other windows", given=to_sql(call), instead="a sub-select"
+        )
+
+
 def _check_order(queries: Queries, over: s.Over, item: Item) -> None:
-    """Check that the order is that of the stream's own time."""
+    """Check that the order, if there is one, is that of the stream's own time."""
+    if not over.order:
+        return
     key = over.order[0]
     if not has_points(item.stream.node):
         raise queries.context.error(
@@ -199,18 +211,10 @@ def shifted(queries: Queries, part: s.Select, item: Item, given: dict[s.Call, st
             if isinstance(one, s.Call) and one.over is not None and is_shift(one):
                 names = groups.setdefault(one.over.partition, {})
                 names.setdefault(one, f"_sql_shift{sum(map(len, groups.values()))}")
-            elif isinstance(one, s.Call) and one.over and any(map(_is_shift, inside(one))):
-                raise queries.context.error(
-                    one, "lag and lead stand outside of other windows", given=to_sql(one), instead="a sub-select"
-                )
     for partition, names in groups.items():
         item = replace(item, stream=_shifted(queries, partition, names, item, given))
         given = given | names
     return item, given
-
-
-def _is_shift(part: s.Part) -> bool:
-    return isinstance(part, s.Call) and is_shift(part)
 
 
 def _shifted(

@@ -156,7 +156,7 @@ class Queries:
         """Without groups: a row for every row, of every window if there is one."""
         given: dict[s.Call, str] = {}
         self._check_over(part, item.windowing)
-        windowed = item.windowing is not None or item.windows is not None
+        windowed = item.windowing is not None
         part = in_order(self, part, item)
         if part.limit is not None and peeks(part, item):
             item = peek(self, part, self._filtered(part, item))
