@@ -126,6 +126,7 @@ class Grouped(Hinting):
         rows: int | None = None,
         range: DurationLike | None = None,
         slide: Slide | None = None,
+        peers: bool = False,
         active: bool = False,
         on_error: Literal["fail", "skip"] = "fail",
         verify: bool = False,
@@ -137,6 +138,8 @@ class Grouped(Hinting):
         `over(rows=9)` takes the nine events before, `over(range="10 s")` those that start up to ten seconds before,
         `over()` all.
 
+        With `peers`, a frame of time also has the events after it that start at the same time.
+
         With a slide only some events have a result: `over(rows=49, slide=10)` every tenth event of its group,
         `over(range="60 s", slide="10 s")` the last event of every ten seconds, once these have passed.
 
@@ -144,7 +147,7 @@ class Grouped(Hinting):
         returns then is an answer too: each answer is an instant, with the keys as columns.
         """
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
-        return Framed(self._in_order(), frame(rows, range, slide), policy, active)
+        return Framed(self._in_order(), frame(rows, range, slide, peers=peers), policy, active)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str

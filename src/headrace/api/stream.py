@@ -305,10 +305,10 @@ class Stream(Hinting):
     @shows_options(OverOptions)
     def over(
         self, *, rows: int | None = None, range: DurationLike | None = None, slide: Slide | None = None,
-        active: bool = False, **policy: Unpack[OverOptions],
+        peers: bool = False, active: bool = False, **policy: Unpack[OverOptions],
     ) -> Framed:  # fmt: skip
         """For each event, the events before it and itself; see `Grouped.over`."""
-        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, active=active, **policy)
+        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, peers=peers, active=active, **policy)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str

@@ -145,10 +145,10 @@ brackets = st.one_of(
     st.builds(
         s.SizeWindow, size=measures, every=maybe(measures), starting=st.none() | st.just("first") | small, **window
     ),
-    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), **window),
+    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), on=maybe(columns), **window),
     st.builds(s.SnapshotWindow, **window),
     st.builds(s.CountWindow, edge=st.sampled_from(["start", "end"]), count=counts, **window),
-    st.builds(s.SessionWindow, gap=durations, **window),
+    st.builds(s.SessionWindow, gap=durations, on=maybe(columns), **window),
     st.builds(s.DeltaWindow, delta=small, threshold=small, **window),
     st.builds(s.LandmarkWindow, start=small, every=measures, **window),
     st.builds(s.FixedWindow, start=small, end=small, **window),

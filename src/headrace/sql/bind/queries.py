@@ -32,6 +32,7 @@ from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
+from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name, once
 from headrace.sql.bind.recursion import with_named
@@ -171,7 +172,9 @@ class Queries:
             item = item if over_time else self._filtered(part, item)
         else:
             item = self._filtered(part, item)
+            part = with_frames(self, part, item)
             item, given = self._over(part, item)
+            item, given = shifted(self, part, item, given)
             part, item = with_rows(self, part, item, given)
         item = window_columns(self.context, part, item) if windowed else item
         outputs = self._outputs(part.entries, item, given)
@@ -324,10 +327,12 @@ class Queries:
             one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
         ]
         frames: dict[s.Over, list[s.Call]] = {}
+        calls = [call for call in calls if not is_shift(call)]
         rows = [call for call in calls if gives_rows(call, self.catalog.known)]
         for call in dict.fromkeys(call for call in calls if call not in rows):
             assert call.over is not None
             frames.setdefault(call.over, []).append(call)
+        frames = dict(sorted(frames.items(), key=lambda frame: max(map(depth, frame[1]))))
         given: dict[s.Call, str] = {}
         called = self._called(part, item)
         for over, wanted in self._sliding_last(frames, rows=bool(rows)):
@@ -373,6 +378,8 @@ class Queries:
         """The arguments for `over` of a stream."""
         unit = unit_of(stream.node)
         frame: dict[str, Any] = self.policy
+        if over.between:
+            return frame | frame_between(self.context, over, unit)
         if over.frame == "rows":
             assert over.size is not None
             frame["rows"] = self._count(over.size, "ROWS")

@@ -71,7 +71,7 @@ def _(part: s.WindowPolicies) -> str:
 
 def _window(part: s.Window, *own: str) -> str:
     partition, where = clauses("PARTITIONED BY", part.partition), clause("WHERE", part.where)
-    return f"[{words(*own, partition, where, text(part.policies))}]"
+    return f"[{words(*own, clause('ON', part.on), partition, where, text(part.policies))}]"
 
 
 def _starting(starting: s.Expression | str | None) -> str:

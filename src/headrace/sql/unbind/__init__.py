@@ -235,6 +235,8 @@ class Unbinder:
         over = s.Over(partition, slide=slide)
         if frame.rows is not None:
             over = s.Over(partition, "rows", s.Number(frame.rows), slide)
+        elif frame.peers:
+            over = _with_peers(node, partition)
         elif frame.range is not None:
             over = s.Over(partition, "range", _duration(frame.range), slide)
         columns = tuple(s.Entry(_column(name)) for name in visible(node.input.schema.names))
@@ -396,6 +398,15 @@ _LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
 
 
 # --- small things ----------------------------------------------------------------------------------------------------
+
+
+def _with_peers(node: p.Over, partition: tuple[s.Expression, ...]) -> s.Over:
+    """The frame of standard SQL, which is for streams of instants."""
+    if not has_points(node.input):
+        raise NotInSql(node.describe())
+    start = s.FrameBound("preceding", _duration(node.frame.range))
+    order = (s.OrderKey(_column(OWN_TIME)),)
+    return s.Over(partition, "range", order=order, between=(start, s.FrameBound("current")))
 
 
 def _everything(source: s.FromItem, **more: Any) -> s.Select:
