@@ -130,7 +130,8 @@ def with_window_functions(builder: Builder, part: s.Select) -> s.Select | s.Unio
     functions = [item for item in items if _IN_FROM.match(builder.text, item.at[0])]
     if not functions:
         return part
-    names = {(item.alias or item.stream).text.lower() for item in functions if not isinstance(item.stream, s.Subquery)}
+    called = [item.alias or item.stream for item in functions]
+    names = {name.text.lower() for name in called if isinstance(name, s.Name)}
     group = tuple(entry for entry in part.group if not _is_column(entry.value, "window_time"))
     joined = bool(part.joins) and not part.group
     entries = tuple(_called(entry) for entry in part.entries)
