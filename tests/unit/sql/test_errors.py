@@ -52,6 +52,7 @@ REFUSED = [
     ("SELECT * FROM spans ORDER BY 1 LIMIT 2", "positions are counted in a list without *", "1"),
     ("SELECT count(*) OVER v FROM spans WINDOW w AS (PARTITION BY n)", "there is no window 'v'", "v"),
     ("SELECT count(*) OVER (w PARTITION BY n) FROM spans WINDOW w AS (PARTITION BY n)", "has its PARTITION BY", None),
+    ("SELECT string_agg(id, ',' ORDER BY n) FROM spans [SNAPSHOT]", "are in the order of time", "n"),
     ("SELECT abs(n) FILTER (WHERE n > 0) FROM spans", "FILTER is for built-in aggregates", "n > 0"),
     ("SELECT n FROM spans QUALIFY count(*) OVER () = 1 LIMIT 3", "QUALIFY chooses rows after the list", "LIMIT 3"),
     ("SELECT id FROM spans UNION ALL SELECT id, n FROM spans", "the same number of columns", "SELECT id, n FROM spans"),
