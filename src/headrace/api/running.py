@@ -1,6 +1,6 @@
 """Running queries: to the end of bounded inputs, or until stopped.
 
-A run that did not use all rows (late, malformed, dropped) warns once, with the category `headrace.errors.RowsNotUsed`.
+A run that did not use all rows (late, malformed, shed) warns once, with the category `headrace.errors.RowsNotUsed`.
 Rows that the query itself reads, by `stream.diverted()`, count as used.
 """
 
@@ -26,6 +26,7 @@ from headrace.events import history
 from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
+from headrace.host.driving.shedding import using_every_row
 from headrace.host.live_tables import as_of_now, followed
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
@@ -206,7 +207,7 @@ def run_quietly(
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
     if options.get("checkpoint") is None:  # a run with one continues, and follows its tables
-        nodes = {name: as_of_now(node) for name, node in nodes.items()}
+        nodes = {name: as_of_now(using_every_row(node)) for name, node in nodes.items()}
     checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
     with working(f"live on {host}", quiet=any(isinstance(sink, Console) for sink in checked.values())):
         return _run(nodes, host, checked, options)

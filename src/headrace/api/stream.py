@@ -61,6 +61,8 @@ from headrace.plan.nodes import (
     diverted_streams,
 )  # fmt: skip
 from headrace.plan.pattern import Rows
+from headrace.plan.policies import Shedding
+from headrace.plan.source import shedding
 from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import WindowKind
 from headrace.schema import SchemaLike
@@ -325,6 +327,14 @@ class Stream(Hinting):
     def final(self) -> Stream:
         """Hold back each event until it is final."""
         return Stream(Final(self.node))
+
+    def shed(self, above: int, by: str | None = None) -> Stream:
+        """Let a started query drop rows under overload: of a batch, it keeps `above` rows of this source.
+
+        The rows are chosen at random, or by a column, whose greatest values are kept. They are counted, and count for
+        progress; `run`, `cht` and `history` use every row. For streams of points and intervals as they are read.
+        """
+        return Stream(shedding(self.node, Shedding(above, by)))
 
     def diverted(self) -> Stream:
         """The rows of this stream's sources that were late or malformed, with the reason."""

@@ -1,4 +1,4 @@
-"""Losses of a run as text: late and malformed rows, retractions of unknown events, windows whose module failed.
+"""Losses of a run as text: late, malformed and shed rows, retractions of unknown events, windows whose module failed.
 
 Every host uses the same counters, so there is one text for all places: a Python warning, the line below a table, the
 log of a running query. It names every source that lost rows, how many and why, and one row as an example.
@@ -73,8 +73,11 @@ def _line(source: str, counts: Mapping[str, int], example: Mapping[str, Any] | N
     if "rows" not in counts:
         return f"{source}: {counted(lost(counts), 'answer')} left out, because the module failed" + _example(example)
     late = counts["late"] - counts["adjusted"]
-    unknown = lost(counts) - late - counts["malformed"]
-    parts = ((late, "late"), (counts["malformed"], "malformed"), (unknown, "retracting what is not there"))
+    shed = counts.get("shed", 0)  # an earlier Headrace had none
+    unknown = lost(counts) - late - counts["malformed"] - shed
+    parts = (
+        (late, "late"), (counts["malformed"], "malformed"), (shed, "shed"), (unknown, "retracting what is not there")
+    )  # fmt: skip
     why = ", ".join(f"{count:,} {what}" for count, what in parts if count > 0)
     fate = ", ".join(f"{counts[what]:,} {what}" for what in ("diverted", "dropped") if counts[what])
     rows = f"{lost(counts):,} of {counted(counts['rows'], 'row')} not used ({why}; {fate})" if lost(counts) else ""

@@ -46,14 +46,14 @@ from headrace.progress import Progress
 from headrace.schema import STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
-__all__ = ["Channel", "ChannelReport", "count_orphans", "resolve"]
+__all__ = ["Channel", "ChannelReport", "count_orphans", "resolve", "row_texts"]
 
 Flags = NDArray[np.bool_]
 RowLookup = Callable[[Int64s], pa.Table]
 #: The counters of a source: of rows, and of files that were missing or changed when they were read.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files", "old_files", "lost_offsets", "preimages",
+    "changed_files", "old_files", "lost_offsets", "preimages", "shed",
 )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ class Channel:
         places = np.flatnonzero(refused | bad)
         unused = full_rows(places) if full_rows is not None else table.take(pa.array(places))
         at = None if lines is None else pa.array(lines[places], mask=lines[places] < 0)
-        texts = _row_texts(unused, self.source)
+        texts = row_texts(unused, self.source)
         return self._accept(events), self._diverted(list(reasons[places]), texts, cti[places], at)
 
     def _on_time(self, table: pa.Table) -> Changes | None:
@@ -249,7 +249,7 @@ class Channel:
         self.report.counts["malformed"] += int(np.count_nonzero(bad))
         if bad.any() and self.source.bad_rows == "raise":
             row = int(np.flatnonzero(bad)[0])
-            text = _row_text(events, row, self.source)
+            text = row_texts(events.slice(row, 1), self.source)[0]
             raise BadRow(f"{self.source.origin}: {reasons[row]}", given=text, instead="bad_rows='divert'")
         return bad, reasons
 
@@ -325,7 +325,7 @@ class Channel:
             others = "'divert', 'adjust' or 'drop'" if adjusts else "'divert' or 'drop'"
             raise LateEvent(
                 f"{self.source.origin}: an event breaks the promise of the CTI {promise}",
-                given=_row_text(events, row, self.source),
+                given=row_texts(events.slice(row, 1), self.source)[0],
                 instead=f"late={others} in the input's progress, or a longer delay",
             )
         if policy == "adjust":
@@ -391,7 +391,9 @@ class Channel:
         line = None if lines is None or lines[row] < 0 else int(lines[row])
         place = slice(row, row + 1)
         reason = _late_reasons(events.slice(row, 1), late[place], cti[place], "drop", self.source.dates)[0]
-        self._note({"reason": reason, "file": self.file, "line": line, "row": _row_text(table, row, self.source)})
+        self._note(
+            {"reason": reason, "file": self.file, "line": line, "row": row_texts(table.slice(row, 1), self.source)[0]}
+        )
 
     def _note(self, example: dict[str, Any]) -> None:
         """Keep the first row that is not used, as an example."""
@@ -490,11 +492,8 @@ def _of_kind(events: pa.Table, kind: str) -> Flags:
     return np.asarray(pc.fill_null(pc.equal(events.column("kind"), kind), False), bool)
 
 
-def _row_text(table: pa.Table, row: int, source: Source) -> str:
-    return _row_texts(table.slice(row, 1), source)[0]
-
-
-def _row_texts(table: pa.Table, source: Source) -> list[str]:
+def row_texts(table: pa.Table, source: Source) -> list[str]:
+    """The rows as users see them, each as JSON."""
     table = table.drop_columns([name for name in table.column_names if name in STAMPS])
     table = with_date_texts(table) if source.dates else table
     return [json.dumps(row, default=sql_text, ensure_ascii=False) for row in table.to_pylist()]

@@ -16,7 +16,8 @@ def prune_columns(outputs: tuple[Output, ...]) -> tuple[Output, ...]:
     used = columns_used(*outputs)
 
     def narrow(source: Source) -> Source:
-        kept = tuple(name for name in source.schema.names if name in used[source.fingerprint])
+        needed = used[source.fingerprint] | ({source.shedding.by} if source.shedding is not None else set())
+        kept = tuple(name for name in source.schema.names if name in needed)
         kept = kept or source.schema.names[:1]  # a table without columns would lose its number of rows
         return source if len(kept) == len(source.schema) else replace(source, read_columns=kept)
 

@@ -2,7 +2,7 @@
 
 With `advance` and with physical events, rows move the CTI even if a filter drops them later, so they must be read. So
 must intervals: if one has no end, the last LE decides where its windows stop (rule 5.3). A row's position is its number
-among all rows of its file, so stamped sources read all rows, too.
+among all rows of its file, so stamped sources read all rows, too; and so do those that shed rows, which count them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _candidates(outputs: tuple[Output, ...]) -> list[Where]:
 def _may_skip_rows(source: Node) -> bool:
     assert isinstance(source, Source)
     plain = not isinstance(source.policy, Advance) and not isinstance(source.lifetime, (Interval, Physical))
-    return plain and not source.stamped
+    return plain and not source.stamped and source.shedding is None
 
 
 def _parts(where: Where) -> tuple[Expr | None, Expr | None]:

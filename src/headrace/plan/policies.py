@@ -1,4 +1,4 @@
-"""Policies of an input: lifetimes, progress, and the treatment of late and malformed rows (rules 1.2, 3).
+"""Policies of an input: lifetimes, progress, late and malformed rows, and load shedding (rules 1.2, 3).
 
 Each is a small value with a text, which is part of the plan's text.
 """
@@ -27,6 +27,7 @@ __all__ = [
     "Physical",
     "Point",
     "ProgressPolicy",
+    "Shedding",
     "at_midnights",
 ]
 
@@ -247,3 +248,27 @@ class Heartbeat(_Policy):
 
 
 ProgressPolicy = Explicit | Advance | Heartbeat
+
+
+@dataclass(frozen=True)
+class Shedding:
+    """Which rows a started query drops under overload: of a batch it keeps `above` rows (rule 3.7).
+
+    By default the rows are chosen at random; `by` names a column, whose greatest values are kept.
+    """
+
+    above: int
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.above) is not int or self.above < 1:
+            raise PlanError(
+                "shedding needs the number of rows that a batch may have",
+                given=self.above,
+                allowed="a whole number from 1",
+                instead="100000",
+            )
+
+    def __str__(self) -> str:
+        kept = "at random" if self.by is None else f"the least {self.by}"
+        return f"sheds {kept} above {self.above:,} rows of a batch"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -22,18 +22,22 @@ from headrace.plan.policies import (
     Physical,
     Point,
     ProgressPolicy,
+    Shedding,
     arrives,
     times_are_dates,
 )
-from headrace.schema import ARRIVAL, STAMPS, Schema
+from headrace.schema import ARRIVAL, STAMPS, Schema, Type
 
 __all__ = [
-    "DIVERTED", "RE_NEW", "Admit", "Diverted", "Orphans", "Source", "diverted_rows", "diverted_streams", "sources_of",
+    "DIVERTED", "RE_NEW", "Admit", "Diverted", "Orphans", "Source", "diverted_rows", "diverted_streams", "shedding",
+    "sources_of",
 ]  # fmt: skip
 
 
 #: Rows that were not used: their source, the reason, the file and line where known, and the row.
 DIVERTED = Schema.of("source STRING, reason STRING, file STRING, line LONG, row STRING")
+#: The types of times by which rows may be shed.
+_TIMES = (Type.DATETIME, Type.DATE)
 #: The column of a retraction's new end, null for inserts, between a source and its `Admit`.
 RE_NEW = "__re_new"
 
@@ -58,8 +62,12 @@ class Source(Node):
     stamped: bool = False
     #: Whether times are dates, for rows in memory whose lifetime does not show it; None: the lifetime shows it.
     dated: bool | None = None
+    #: Which rows a started query drops under overload.
+    shedding: Shedding | None = None
 
     def __post_init__(self) -> None:
+        if self.shedding is not None:
+            _check_shedding(self.shedding, self.lifetime, self.columns.payload)
         refuse_reserved(self.schema, STAMPS if self.stamped else None)
         if self.policy.late == "adjust" and not isinstance(self.lifetime, (Interval, Physical)):
             raise PlanError(
@@ -118,7 +126,37 @@ class Source(Node):
         pushed = f", reads only where {self.pushed}" if self.pushed is not None else ""
         bad = "" if self.bad_rows == "divert" else f", bad rows {self.bad_rows}"
         stamped = ", stamped" if self.stamped else ""
-        return f"Source {self.origin} as {self.lifetime}{stamped}, progress {self.policy}{bad}{pushed}"
+        sheds = f", {self.shedding}" if self.shedding is not None else ""
+        return f"Source {self.origin} as {self.lifetime}{stamped}, progress {self.policy}{bad}{pushed}{sheds}"
+
+
+def shedding(node: Node, rule: Shedding) -> Source:
+    """A source that sheds rows by a rule."""
+    if isinstance(node, OneInput) and isinstance(node.inputs[0], Source):
+        _check_shedding(rule, node.inputs[0].lifetime, node.schema)
+    if not isinstance(node, Source):
+        raise PlanError(
+            "only a stream as it is read sheds rows",
+            given=node.describe(),
+            allowed="the stream of a source, before any operator",
+            instead="hr.read_csv(...).shed(above=100_000)",
+        )
+    return replace(node, shedding=rule)
+
+
+def _check_shedding(rule: Shedding, lifetime: Lifetime, payload: Schema) -> None:
+    if isinstance(lifetime, (Physical, Edge)):
+        raise PlanError(
+            "these rows change what others say, so none may be shed",
+            given=str(lifetime),
+            allowed="shedding for rows that are events of their own: points, arrivals and intervals",
+        )
+    if rule.by is not None and not (payload[rule.by].type.is_numeric or payload[rule.by].type in _TIMES):
+        raise PlanError(
+            "rows are shed by a number or a time",
+            given=f"{rule.by} {payload[rule.by].type}",
+            allowed=", ".join(f.name for f in payload if f.type.is_numeric or f.type in _TIMES) or "RANDOM",
+        )
 
 
 @dataclass(frozen=True, eq=False)

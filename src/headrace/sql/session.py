@@ -18,6 +18,7 @@ from headrace.api.checks import node_of
 from headrace.api.running import Run
 from headrace.api.stream import Stream
 from headrace.api.tables import Table
+from headrace.display.words import counted
 from headrace.errors import nearest, without_secrets
 from headrace.expr import Udf
 from headrace.host.live_tables import until_now
@@ -147,6 +148,7 @@ class SqlSession(TableStatements):
         fed = self.catalog.streams.get(name) if name in self._waiting else None
         if fed is None:
             self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
+        sources.check_sheds(context, part)
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         stream: Stream | None = None
         if part.derived is not None:
@@ -155,7 +157,7 @@ class SqlSession(TableStatements):
             )
             stream = sources.timed(context, self.catalog, part, derived)
         elif part.source is not None:
-            stream = sources.source(context, self.catalog, part, declared)
+            stream = sources.shed(context, part, sources.source(context, self.catalog, part, declared))
             declared = plain(stream).schema
             sources.late_into(context, self.catalog, part, stream)
         elif fed is not None:
@@ -343,8 +345,10 @@ class SqlSession(TableStatements):
                 instead="CREATE STREAM … LATE INTO late_rows, and SELECT * FROM late_rows",
             )
         diverted = self.latest.diverted().select(list(DIVERTED.names))
-        rows = tuple(tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist())
-        return ShownTable(part, DIVERTED.names, rows)
+        rows = [tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist()]
+        shed = {source: counts.get("shed", 0) for source, counts in self.latest.counts.items()}
+        rows += [(source, f"{counted(count, 'row')} shed", "", "", "") for source, count in shed.items() if count]
+        return ShownTable(part, DIVERTED.names, tuple(rows))
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name = part.name.text.lower()

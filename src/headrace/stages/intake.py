@@ -23,6 +23,7 @@ from headrace.columnar import concat
 from headrace.io.decoded import DecodedBlock
 from headrace.io.ingress import Channel, ChannelReport
 from headrace.io.reading import shown_path, whole_rows
+from headrace.io.shedding import Shedder
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
@@ -63,6 +64,7 @@ class Intake:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
         self.clock, self.workers, self._cost = clock, workers, cost
         self.channel = Channel(source, start, clock)
+        self._shedder: Shedder | None = None
         self._reports: list[ChannelReport] = []
         self._waiting: list[tuple[Changes, Changes]] = []
         self._rows = 0
@@ -71,6 +73,12 @@ class Intake:
         self._running: deque[Future[_Sent]] = deque()
         #: The outputs without a stage.
         self._outputs = [(i, o) for i, o in enumerate(line.outputs) if line.levels[o.fingerprint] == 0]
+
+    def begin_part(self, shedder: Shedder | None) -> None:
+        """Begin a file or a range, of which `shedder` sheds rows; before the channel of the part, if it has its own."""
+        if self._shedder is not None:
+            self._add(self._shedder.end(self.channel), Changes.empty(DIVERTED))
+        self._shedder = shedder
 
     def next_channel(self, channel: Channel | None = None) -> None:
         """Begin another channel; by default another file: only the promises of earlier batches apply to its rows."""
@@ -97,7 +105,11 @@ class Intake:
             full_rows = whole_rows(self.source, path, block)
             lines = block.lines if known else None
             refused = block.refused.num_rows > 0
-            self._add(*self.channel.take(block.table, full_rows, lines, refused_between=refused))
+            accepted, diverted = self.channel.take(block.table, full_rows, lines, refused_between=refused)
+            if self._shedder is not None:
+                self._shedder.take(accepted)
+                accepted = Changes.empty(self.source.schema)
+            self._add(accepted, diverted)
         if block.refused.num_rows:
             self._add(Changes.empty(self.source.schema), self.channel.refuse(block))
         if block.file != "same":
@@ -156,6 +168,7 @@ class Intake:
 
     def end(self) -> list[ChannelReport]:
         """End the reading, and return the reports of the channels."""
+        self.begin_part(None)
         self._reports.append(self.channel.report)
         return self._reports
 

@@ -65,7 +65,7 @@ class FollowedInProcess:
         outputs = outputs_of({_OUT: stream.node})
         self._folder = TemporaryDirectory(prefix="headrace-")
         line = line_of(spooled(outputs, Path(self._folder.name)))
-        self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000)
+        self._runner = Runner(line, buckets, lambda: time.time_ns() // 1000, sheds=True)
         self._taken: dict[str, dict[str, ListedFile]] = {source.fingerprint: {} for source in line.sources}
         self._fixed = [source for source in line.sources if not isinstance(source.origin, Files)]
         done = self._runner.done

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.host.driving.plan import Batch, Job
+from headrace.host.driving.shedding import shedders_of
 from headrace.io.adapter import ReadRange, SinkAdapter, patiently
 from headrace.io.decoded import DecodedBlock
 from headrace.io.files import ListedFile
@@ -105,7 +106,9 @@ def _read_share(
         source = job.line.sources[number]
         start = batch.start[source.fingerprint]
         intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
+        shedder = shedders_of(batch.plan, source)
         for i, file in enumerate(files):
+            intake.begin_part(shedder(file))
             if i:
                 intake.next_channel()
             for block in read_counted(source, file, work):
@@ -140,8 +143,10 @@ def _read_ranges(
         source = job.line.sources[number]
         start = batch.start[source.fingerprint]
         intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
+        shedder = shedders_of(batch.plan, source)
         of_source = ends.setdefault(source.fingerprint, {})
         for i, part in enumerate(parts):
+            intake.begin_part(shedder(part))
             if not isinstance(source.lifetime, Arrival):
                 channel = Channel.of_partition(source, start, batch.partition(source.fingerprint, part.partition))
                 if i:

@@ -37,6 +37,7 @@ from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.json_fields import check_fields
 from headrace.io.origins import Events, Files, FrameRead, total_bytes
 from headrace.io.reading import in_memory, read_counted
+from headrace.io.shedding import Shedder
 from headrace.meter import Work, current
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
@@ -194,8 +195,11 @@ class Runner:
         workers: ThreadPoolExecutor | None = None,
         stopped: Event | None = None,
         cost: RunCost | None = None,
+        sheds: bool = False,
     ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
+        #: Whether sources shed rows by their rules: runs over bounded inputs do not (rule 3.7).
+        self.sheds = sheds
         #: Where to count what operators cost, if that is asked for.
         self.cost = cost
         #: The threads that run the buckets of a stage in parallel.
@@ -295,6 +299,8 @@ class Runner:
         now = self.clock() if self.clock is not None else None
         start = self._reached[source.fingerprint]
         intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers, self.cost)
+        if self.sheds and source.shedding is not None:
+            intake.begin_part(Shedder(source, source.shedding.above, next((path or "" for _, path in blocks), "")))
         for block, path in blocks:
             if self.stopped.is_set():
                 raise CancelledError

@@ -33,7 +33,7 @@ from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.values import duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "PlaceKind", "late_into", "sink", "source", "table", "timed"]
+__all__ = ["SINKS", "SOURCES", "PlaceKind", "check_sheds", "late_into", "shed", "sink", "source", "table", "timed"]
 
 _CLOCK = "current_time"
 
@@ -158,6 +158,28 @@ def late_into(context: Context, catalog: Catalog, part: s.CreateStream, stream: 
         catalog.free(context, late, among={**catalog.streams, **catalog.tables, part.name.text: part})
         node = stream.diverted().node
         catalog.streams[late.text] = StreamEntry(late.text, node.schema, node, to_sql(part))
+
+
+def check_sheds(context: Context, part: s.CreateStream) -> None:
+    """Refuse shedding without a source: the rows of a derived stream are not read."""
+    if part.policy.shedding is not None and part.source is None:
+        raise context.error(
+            part.policy.shedding,
+            "only a stream with a SOURCE sheds rows",
+            given=to_sql(part.policy.shedding),
+            instead="WITH SHEDDING in the CREATE STREAM of the source",
+        )
+
+
+def shed(context: Context, part: s.CreateStream, stream: Stream) -> Stream:
+    """The stream with the shedding of its CREATE STREAM."""
+    rule = part.policy.shedding
+    if rule is None:
+        return stream
+    scope = Scope(context, (Relation(part.name.text, {name: name for name in stream.schema.names}),))
+    by = None if rule.by is None else scope.column(s.Column(rule.by, at=rule.by.at))
+    with context.at(rule):
+        return stream.shed(rule.above, by)
 
 
 def timed(context: Context, catalog: Catalog, part: s.CreateStream, stream: Stream) -> Stream:

@@ -50,7 +50,7 @@ class Builder(PatternBuilder, TableBuilder):
     # ---- streams and tables
 
     def create_stream(self, at: Span, name: s.Name, *given: Clause) -> s.CreateStream:
-        policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows"}), given)
+        policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows", "shedding"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
     def _split_clauses(self, kind: type[P], fields: frozenset[str], clauses: Iterable[Clause]) -> tuple[P, list[Clause]]:
@@ -129,6 +129,10 @@ class Builder(PatternBuilder, TableBuilder):
 
     def bad_rows(self, at: Span, policy: str) -> Clause:
         return Clause("bad_rows", policy.lower(), at)
+
+    def shedding(self, at: Span, *given: s.Name | Token) -> Clause:
+        *by, rows = given
+        return Clause("shedding", s.Shedding(self.whole(rows), by[0] if by else None, at=at), at)  # type: ignore[arg-type]
 
     # ---- insert, merge, split
 

@@ -279,7 +279,14 @@ def _(part: s.Progress) -> str:
 def _(part: s.Policy) -> str:
     into = f"INTO {text(part.late)}" if isinstance(part.late, s.Name) else (part.late or "").upper()
     late = f"LATE {into}" if part.late else ""
-    return words(late, f"BAD ROWS {part.bad_rows.upper()}" if part.bad_rows else "")
+    bad_rows = f"BAD ROWS {part.bad_rows.upper()}" if part.bad_rows else ""
+    return words(late, bad_rows, text(part.shedding) if part.shedding is not None else "")
+
+
+@writes(s.Shedding)
+def _(part: s.Shedding) -> str:
+    rule = "RANDOM" if part.by is None else f"BY {text(part.by)}"
+    return f"WITH SHEDDING {rule} ABOVE {part.above} ROWS"
 
 
 def _place(part: s.SourceClause | s.Into, *, bare: bool) -> str:

@@ -12,7 +12,7 @@ from headrace.sql.syntax.queries import Entry, Into, Query
 __all__ = [
     "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime",
     "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
-    "Script", "Set", "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+    "Script", "Set", "Shedding", "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
 ]  # fmt: skip
 
 
@@ -107,16 +107,26 @@ class Progress(Part):
 
 
 @dataclass(frozen=True)
+class Shedding(Part):
+    """`WITH SHEDDING RANDOM ABOVE n ROWS`, or `BY column` instead of `RANDOM`."""
+
+    above: int
+    by: Name | None = None
+
+
+@dataclass(frozen=True)
 class Policy(Part):
     """`LATE RAISE|DROP|ADJUST|DIVERT`, `BAD ROWS RAISE|DIVERT`, in lower case; `LATE INTO stream` is a name."""
 
     late: str | Name | None = None
     bad_rows: str | None = None
+    shedding: Shedding | None = None
 
 
 @dataclass(frozen=True)
 class CreateStream(Statement):
-    """`CREATE STREAM name [schema] [ORDER BY | LIFETIME] [SOURCE | AS] [WITH PROGRESS …] [LATE …] [BAD ROWS …]`.
+    """`CREATE STREAM name [schema] [ORDER BY | LIFETIME] [SOURCE | AS] [WITH PROGRESS …] [LATE …] [BAD ROWS …]
+    [WITH SHEDDING …]`.
 
     `derived` is a stream's name, a query, a MERGE, or the diverted rows of a stream.
     """
