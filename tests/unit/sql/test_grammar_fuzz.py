@@ -169,6 +169,7 @@ def shapes_of(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Shape]:
         several(parts, 2).map(s.ShapeChain),
         several(parts, 2).map(s.ShapeChoice),
         several(parts, 1).map(s.ShapePermute),
+        parts.map(s.ShapeAbsent),
         st.builds(lambda part, often, greedy: s.ShapeRepeat(part, *often, greedy), parts, times, st.booleans()),
     )
 
