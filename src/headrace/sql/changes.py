@@ -46,7 +46,7 @@ __all__ = [
 #: The number of a row, beside the columns of its table, in queries for conditions.
 _PLACE = "_sql_place"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_COLUMNS = pa.table({"one": [0]})
+_NO_COLUMNS = pa.table([pa.nulls(1)], names=["one"])  # not of a list: that loads pandas
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
