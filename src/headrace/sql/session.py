@@ -308,6 +308,7 @@ class SqlSession:
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
+        self.catalog.answers[name] = StreamEntry(name, stream.schema, stream.node, to_sql(part))
         return Answers(part, name, self._emitted(part.query, stream))
 
     def _emitted(self, query: s.Query, stream: Stream) -> Stream:

@@ -85,6 +85,8 @@ class Catalog:
     )
     #: The text of the queries, by name.
     queries: dict[str, str] = field(default_factory=dict)
+    #: Their answers, which later statements may read; streams and tables of that name come first.
+    answers: dict[str, StreamEntry] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
@@ -115,7 +117,9 @@ class Catalog:
 
     def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry:
         """The stream or table of that name in FROM."""
-        found: StreamEntry | TableEntry = self._found(context, name, {**self.tables, **self.streams}, "stream")
+        found: StreamEntry | TableEntry = self._found(
+            context, name, {**self.answers, **self.tables, **self.streams}, "stream"
+        )
         return found
 
     def free(self, context: Context, name: Name, *, among: Mapping[str, Any]) -> None:

@@ -23,7 +23,9 @@ from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.values import constant, duration_of, ticks_of
 from headrace.sql.printer import to_sql
 
-__all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
+__all__ = [
+    "SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "aggregate_calls", "has_aggregate", "inside", "module_called",
+]  # fmt: skip
 
 _OPERATORS = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "||": "concat", "=": "eq", "<>": "ne",
@@ -60,13 +62,19 @@ def inside(part: s.Part) -> list[s.Part]:
     while waiting:
         one = waiting.pop()
         found.append(one)
-        waiting += [child for child in one.parts() if not isinstance(child, s.Subquery)]
+        waiting += [child for child in one.parts() if not isinstance(child, (s.Subquery, s.Query))]
     return found
 
 
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
     """Whether an expression has a call over many events."""
     return any(isinstance(one, s.Call) and one.over is None and _aggregates(one, own) for one in inside(part))
+
+
+def aggregate_calls(part: s.Part, own: Mapping[str, Any]) -> list[s.Call]:
+    """The calls over many events in a part, in their order."""
+    calls = [one for one in reversed(inside(part)) if isinstance(one, s.Call) and one.over is None]
+    return [call for call in calls if _aggregates(call, own)]
 
 
 def _aggregates(call: s.Call, own: Mapping[str, Any]) -> bool:
@@ -147,6 +155,15 @@ class Expressions:
             raise self.context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")
         with self.context.at(part):
             return bind(self, part)
+
+    def _refuse_query(self, part: s.Expression) -> Expr:
+        raise self.context.error(
+            part,
+            "a sub-query cannot stand here",
+            given=to_sql(part),
+            allowed="sub-queries in the list of a SELECT, in WHERE and in HAVING",
+            instead="a sub-select in FROM that computes it first",
+        )
 
     def _column(self, part: s.Column) -> Expr:
         return col(self.scope.column(part))
@@ -404,6 +421,10 @@ class Expressions:
         s.Case: _case,
         s.Cast: _cast,
         s.Call: _call,
+        s.Exists: _refuse_query,
+        s.InQuery: _refuse_query,
+        s.Quantified: _refuse_query,
+        s.ScalarQuery: _refuse_query,
     }
 
 

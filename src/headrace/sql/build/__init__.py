@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
-from headrace.sql.build.patterns import PatternBuilder
+from headrace.sql.build.queries import QueryBuilder
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -20,7 +20,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(PatternBuilder):
+class Builder(QueryBuilder):
     """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
@@ -197,104 +197,6 @@ class Builder(PatternBuilder):
 
     def set(self, at: Span, name: s.Name, value: s.Expression) -> s.Set:
         return s.Set(name, value, at=at)
-
-    # ---- queries
-
-    def query(self, at: Span, *parts: Any) -> s.Query:
-        body = next(part for part in parts if not isinstance(part, Clause))
-        given = [part for part in parts if isinstance(part, Clause)]
-        flat = [c for part in given for c in (part.value if part.field == "both" else (part,))]
-        return self.make(s.Query, at, flat, body=body)
-
-    def union(self, at: Span, left: s.Select | s.Union, *right: Any) -> s.Union:
-        return s.Union(left, right[-1], all=len(right) > 1, at=at)
-
-    into = clause("into")
-
-    def emit(self, at: Span, mode: str) -> Clause:
-        return Clause("emit", mode.lower(), at)
-
-    def tick(self, at: Span, mode: str) -> Clause:
-        return Clause("tick", mode.lower(), at)
-
-    def tick_batch_by(self, at: Span, column: s.Column) -> Clause:
-        return Clause("both", (Clause("tick", "batch", at), Clause("tick_by", column, at)), at)
-
-    def select(self, at: Span, *parts: Any) -> s.Select:
-        given = [part for part in parts if isinstance(part, Clause)]
-        source, *joins = next(part.value for part in given if part.field == "from")
-        given = [part for part in given if part.field != "from"]
-        return self.make(s.Select, at, given, source=source, joins=tuple(joins), distinct="DISTINCT" in parts)
-
-    entries = clauses("entries")
-    from_ = clauses("from")
-    where = clause("where")
-    group = clauses("group")
-    having = clause("having")
-    order = clauses("order")
-
-    def entry(self, at: Span, value: s.Expression, *alias: Clause) -> s.Entry:
-        return self.make(s.Entry, at, alias, value=value)
-
-    alias = clause("alias")
-
-    def group_entry(self, at: Span, value: s.Expression, alias: s.Name | None = None) -> s.Entry:
-        return s.Entry(value, alias, at=at)
-
-    def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
-        return s.Star(stream, at=at)
-
-    def order_key(self, at: Span, value: s.Expression, direction: str = "ASC") -> s.OrderKey:
-        return s.OrderKey(value, descending=direction == "DESC", at=at)
-
-    def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
-        return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
-
-    def from_item(self, at: Span, stream: s.Name | s.Subquery, *parts: Any) -> s.FromItem:
-        alias = [part for part in parts if isinstance(part, Clause)]
-        brackets = tuple(part for part in parts if not isinstance(part, Clause))
-        return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
-
-    def subquery(self, at: Span, query: s.Query) -> s.Subquery:
-        return s.Subquery(query, at=at)
-
-    def _join(self, kind: str, at: Span, right: s.FromItem, clauses: Iterable[Clause]) -> s.Join:
-        return self.make(s.Join, at, clauses, kind=kind, right=right)
-
-    def cross_join(self, at: Span, right: s.FromItem) -> s.Join:
-        return self._join("cross", at, right, ())
-
-    comma_join = cross_join
-
-    def inner_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("inner", at, right, condition)
-
-    def left_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("left", at, right, condition)
-
-    def right_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("right", at, right, condition)
-
-    def full_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("full", at, right, condition)
-
-    def semi_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("semi", at, right, condition)
-
-    def natural_kind(self, _: Span, kind: Token, *__: Token) -> str:
-        return kind.text.lower()
-
-    def natural_join(self, at: Span, *parts: Any) -> s.Join:
-        return self.make(s.Join, at, (), kind=parts[0] if len(parts) > 1 else "inner", right=parts[-1], natural=True)
-
-    def anti_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("anti", at, right, condition)
-
-    def clip_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("clip", at, right, condition)
-
-    on = clause("on")
-    using = clauses("using")
 
     # ---- windows
 

@@ -143,7 +143,8 @@ def _(part: s.Subquery) -> str:
 
 @writes(s.FromItem)
 def _(part: s.FromItem) -> str:
-    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias))
+    columns = f"({listed(part.columns)})" if part.columns else ""
+    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias), columns)
 
 
 @writes(s.Join)
@@ -168,7 +169,7 @@ def _(part: s.Limit) -> str:
 def _(part: s.Select) -> str:
     return lines(
         words("SELECT", "DISTINCT" if part.distinct else "", listed(part.entries)),
-        clause("FROM", part.source),
+        clause("FROM", part.source) if part.source != s.NO_SOURCE else "",
         *map(text, part.joins),
         clause("WHERE", part.where),
         clauses("GROUP BY", part.group),
@@ -178,9 +179,25 @@ def _(part: s.Select) -> str:
     )
 
 
-@writes(s.Union)
-def _(part: s.Union) -> str:
-    return lines(text(part.left), words("UNION", "ALL" if part.all else ""), text(part.right))
+@writes(s.Values)
+def _(part: s.Values) -> str:
+    return f"VALUES {listed(part.rows)}"
+
+
+def _operand(part: s.Body, *, around: s.SetOperation, right: bool) -> str:
+    """An operand in parentheses where it would be read as something else."""
+    tight = around.kind == "intersect"
+    if isinstance(part, s.SetOperation):
+        apart = right if (part.kind == "intersect") is tight else tight
+    else:
+        apart = isinstance(part, s.Select) and (bool(part.order) or part.limit is not None)
+    return f"(\n{indented(text(part))}\n)" if apart else text(part)
+
+
+@writes(s.SetOperation)
+def _(part: s.SetOperation) -> str:
+    left, right = _operand(part.left, around=part, right=False), _operand(part.right, around=part, right=True)
+    return lines(left, words(part.kind.upper(), "ALL" if part.all else ""), right)
 
 
 @writes(s.Query)
@@ -324,7 +341,9 @@ def _(part: s.CreateTable) -> str:
 
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
-    return f"INSERT {_into(part.target)}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
+    asked = _asked(part.source)
+    named = isinstance(part.source, s.Name) or asked.startswith("\n(")  # which would be arguments of the target
+    return f"INSERT {_into(part.target)}" + (" AS" if named else "") + asked
 
 
 @writes(s.Merge)

@@ -19,7 +19,6 @@ from headrace.sql.syntax.aggregates import (
     ScalarSelect,
     Stage,
     UpdateRows,
-    ValuesRow,
 )
 from headrace.sql.syntax.expressions import (
     Between,
@@ -59,17 +58,25 @@ from headrace.sql.syntax.patterns import (
     Subset,
 )
 from headrace.sql.syntax.queries import (
+    NO_SOURCE,
+    Body,
     Entry,
+    Exists,
     FromItem,
+    InQuery,
     Into,
     Join,
     Limit,
     NamedQuery,
     OrderKey,
+    Quantified,
     Query,
+    ScalarQuery,
     Select,
+    SetOperation,
     Subquery,
-    Union,
+    Values,
+    ValuesRow,
 )
 from headrace.sql.syntax.statements import (
     Ask,
@@ -119,16 +126,16 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement",
-    "Bracket", "Call", "Case", "Cast", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate", "CreateSchema",
-    "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteRows", "DeltaWindow", "Describe", "Drop",
-    "Duration", "EdgeLifetime", "Entry", "Explain", "Expression", "Extent", "FixedWindow", "FromItem", "GridWindow",
-    "In", "Insert", "InsertRows", "InsertSelected", "IntervalLifetime", "Into", "IsNull", "Join", "LandmarkWindow",
-    "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member",
-    "Merge", "Module", "Name", "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime",
-    "PointLifetime", "Policy", "Progress", "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow",
-    "Set", "Shape", "ShapeChain", "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow",
-    "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery",
-    "Subset", "Text", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window",
-    "WindowPolicies",
+    "NOWHERE", "NO_SOURCE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
+    "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate",
+    "CreateSchema", "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteRows", "DeltaWindow", "Describe",
+    "Drop", "Duration", "EdgeLifetime", "Entry", "Exists", "Explain", "Expression", "Extent", "FixedWindow", "FromItem",
+    "GridWindow", "In", "InQuery", "Insert", "InsertRows", "InsertSelected", "IntervalLifetime", "Into", "IsNull",
+    "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize",
+    "Measure", "Member", "Merge", "Module", "Name", "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part",
+    "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Quantified", "Query", "Register", "ScalarQuery",
+    "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "SetOperation", "Shape", "ShapeChain", "ShapeChoice",
+    "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow", "SourceClause", "Span",
+    "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "Text", "Tuples", "TypedColumn",
+    "Unary", "UpdateRows", "Value", "Values", "ValuesRow", "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip
