@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).parent
 GLOSSARY = DOCS / "glossary.md"
-#: The page of the grammar is generated.
-PAGES = [DOCS.parent / "README.md", *sorted(set(DOCS.rglob("*.md")) - {GLOSSARY, DOCS / "sql" / "grammar.md"})]
+#: Pages that are generated as a whole.
+GENERATED = {DOCS / "sql" / name for name in ("grammar.md", "papers.md", "features.md")}
+PAGES = [DOCS.parent / "README.md", *sorted(set(DOCS.rglob("*.md")) - {GLOSSARY} - GENERATED)]
 
 #: Terms that are also ordinary words: the forms in which they are terms. A group is the part that becomes the link,
 #: where words before it matter; the link's bracket may stand there already.

@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit, types
 
 __all__ = [
-    "BYTES", "FLOATS", "INT", "INTS", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "NEW_UINTS", "OFFSETS",
-    "TABLE", "TRUTHS", "UINT", "UINTS", "compiled", "inlined",
+    "BYTES", "FLOATS", "INT", "INTS", "NEW_BYTES", "NEW_FLOATS", "NEW_INTS", "NEW_TABLE", "NEW_TRUTHS", "NEW_UINTS",
+    "OFFSETS", "TABLE", "TRUTHS", "UINT", "UINTS", "compiled", "inlined",
 ]  # fmt: skip
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -31,6 +31,7 @@ OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 TABLE = types.Array(types.int64, 2, "C", readonly=True)
 #: Arguments that are written to.
+NEW_BYTES = types.Array(types.uint8, 1, "C")
 NEW_INTS = types.Array(types.int64, 1, "C")
 NEW_UINTS = types.Array(types.uint64, 1, "C")
 NEW_FLOATS = types.Array(types.float64, 1, "C")

@@ -105,6 +105,15 @@ def test_event_times_and_lifetimes(agree: Agree, rows: hr.Stream):
     agree(times.union(altered, bounded.chop(3, 1), merged))
 
 
+def test_json(agree: Agree, rows: hr.Stream):
+    text = hr.lit('{"k": "').concat(col("k"), hr.lit('", "n": [1.50, null]}'))
+    read = rows.select(x=text).select(
+        k=col("x").json_text("k"), n=col("x").json_value("$.n[0]", "DOUBLE"), q=col("x").json_query("$.n"),
+        e=col("x").json_exists("$.n[1]"), i=col("x").is_json("object"), m=col("x").json_get("n").json_array_length(),
+    )  # fmt: skip
+    agree(read)
+
+
 def test_joins(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")

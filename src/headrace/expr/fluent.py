@@ -7,13 +7,15 @@ column with a text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from headrace.elsewhere import EXPRESSION
 from headrace.errors import ExpressionError, UnknownMethod
+from headrace.expr.json_path import json_path
 
 if TYPE_CHECKING:
     from headrace.expr.nodes import Expr, Value
+    from headrace.schema import Type
 
 __all__ = ["Fluent"]
 
@@ -228,6 +230,37 @@ class Fluent:
 
     def contains(self, text: str) -> Expr:
         return self._call("contains", text)
+
+    # JSON in a text. A path is `$.order.items[0]`; what is no JSON has no values.
+
+    def json_get(self, *steps: str | int) -> Expr:
+        """The JSON text of a value: of a key of an object, of a place in an array (from 0), or of several steps."""
+        return self._call("json_get", json_path(*steps))
+
+    def json_text(self, *steps: str | int) -> Expr:
+        """As `json_get`, with texts without their quotes, and NULL for `null`."""
+        return self._call("json_text", json_path(*steps))
+
+    def json_value(self, path: str, returning: Type | str | None = None) -> Expr:
+        """The text, number or truth value at the end of a path, as text or as the type `returning`; else NULL."""
+        found = self._call("json_value", path)
+        return found if returning is None else found.cast(returning)
+
+    def json_query(self, path: str) -> Expr:
+        """The JSON text of the object or array at the end of a path; else NULL."""
+        return self._call("json_query", path)
+
+    def json_exists(self, path: str) -> Expr:
+        """True if the path leads to a value, `null` included."""
+        return self._call("json_exists", path)
+
+    def json_array_length(self) -> Expr:
+        """The number of elements of a JSON array; NULL of anything else."""
+        return self._call("json_array_length")
+
+    def is_json(self, kind: Literal["value", "object", "array", "scalar"] = "value") -> Expr:
+        """True if the text is JSON, of that kind."""
+        return self._call("is_json", kind)
 
     # Numbers. Outside its domain a function returns NULL.
 

@@ -21,7 +21,7 @@ from headrace.expr.arrow.numbers import DEGREE, EXACT
 from headrace.expr.literals import text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
 from headrace.expr.python import UdfCall
-from headrace.expr.signatures import widens
+from headrace.expr.signatures import REGISTERED, widens
 from headrace.schema import Type
 from headrace.time import ticks
 
@@ -246,6 +246,8 @@ class Printer:
         if isinstance(node, Literal):
             return self.literal(node.value, bound.type)
         args = [self.tree(arg) for arg in bound.args]
+        if isinstance(node, Call) and node.function in REGISTERED:
+            return self.registered(bound, args)
         if isinstance(node, Call):
             return self.functions[node.function](bound, *args)
         if isinstance(node, Case):
@@ -255,6 +257,16 @@ class Printer:
         if isinstance(node, UdfCall):
             return self.udf(bound, args)
         raise ExpressionError(f"{node} cannot be printed as SQL", given=type(node).__name__)
+
+    def registered(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines that have been told of it
+        """A function that the engine computes in another way, if at all."""
+        node = bound.node
+        raise ExpressionError(
+            f"{node} is computed in other ways by other engines",
+            given=str(node),
+            allowed="the functions that mean the same on every engine",
+            instead="the query's history, which registers its functions",
+        )
 
     def udf(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines that have been told of it
         """A user's function of arguments."""

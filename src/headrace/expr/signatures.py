@@ -12,15 +12,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import ExpressionError, nearest
+from headrace.expr.json_path import json_steps
 from headrace.expr.patterns import check_like, check_regex
 from headrace.schema import Type
 
-__all__ = ["FUNCTIONS", "UNITS", "Function", "Signature", "castable", "common", "lookup", "widens"]
+__all__ = [
+    "FUNCTIONS",
+    "JSON_KINDS",
+    "REGISTERED",
+    "UNITS",
+    "Function",
+    "Signature",
+    "castable",
+    "common",
+    "lookup",
+    "widens",
+]
 
 Types = Sequence[Type | None]
 WIDTH = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 DIGITS = 15
+JSON_KINDS = ("value", "object", "array", "scalar")
+#: Functions that SQL engines compute in other ways: a history registers functions of ours.
+REGISTERED = frozenset(
+    ("json_get", "json_text", "json_value", "json_query", "json_exists", "json_array_length", "is_json")
+)
 
 
 @dataclass(frozen=True)
@@ -211,6 +228,16 @@ def _regex(value: object) -> None:
     check_regex(str(value))
 
 
+def _json_path(value: object) -> None:
+    _words(value)
+    json_steps(str(value))
+
+
+def _json_kind(value: object) -> None:
+    if value not in JSON_KINDS:
+        raise ExpressionError("unknown kind of JSON", given=value, allowed=", ".join(JSON_KINDS), instead="'value'")
+
+
 def _unit(value: object) -> None:
     if value not in UNITS:
         close = nearest(str(value), UNITS)
@@ -228,6 +255,7 @@ def _between(low: int, high: int) -> Constant:
 _MOST = 2**30  # a start and a length of this size still add up in 32 bits
 _LONGEST = 10_000  # the most repetitions, and the greatest width, of a text
 _TEST = _text(Type.BOOLEAN, Type.STRING)
+_JSON_TEXTS = ("json_get", "json_text", "json_value", "json_query")
 _TABLE = (
     *(Function(name, _arithmetic, 2, 2) for name in ("add", "subtract", "multiply", "modulo")),
     Function("divide", _real, 2, 2),
@@ -260,6 +288,10 @@ _TABLE = (
     ),
     *(Function(name, _TEST, 2, 2, {1: _words}) for name in ("starts_with", "ends_with", "contains")),
     Function("like", _TEST, 2, 2, {1: _like}),
+    *(Function(name, _text(Type.STRING, Type.STRING), 2, 2, {1: _json_path}) for name in _JSON_TEXTS),
+    Function("json_exists", _TEST, 2, 2, {1: _json_path}),
+    Function("json_array_length", _text(Type.INT)),
+    Function("is_json", _TEST, 2, 2, {1: _json_kind}),
     Function("rlike", _TEST, 2, 2, {1: _regex}),
     *(Function(n, _date(Type.INT)) for n in ("year", "month", "day", "hour", "minute", "second", "day_of_week")),
     Function("day_of_year", _date(Type.INT)),

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from headrace.errors import HistoryError
-from headrace.expr.nodes import Bound
+from headrace.expr.nodes import Bound, Call
 from headrace.expr.print_duckdb import DuckDBPrinter
 from headrace.expr.print_spark import SparkPrinter
 from headrace.expr.printer import Node, Printer, fn
@@ -31,6 +31,13 @@ class _CallsUdfs:
 
     #: The printed functions with their number of arguments, by name.
     udfs: dict[str, tuple[Udf, int]]
+    #: The printed functions that engines compute in other ways.
+    own: set[str]
+
+    def registered(self, bound: Bound, args: list[Node]) -> Node:
+        assert isinstance(bound.node, Call)
+        self.own.add(bound.node.function)
+        return fn(f"headrace_{bound.node.function}", *args)
 
     def udf(self, bound: Bound, args: list[Node]) -> Node:
         assert isinstance(bound.node, UdfCall)
@@ -63,6 +70,7 @@ class Dialect:
     def __init__(self) -> None:
         self.printer = self._printer()
         self.printer.udfs = {}  # type: ignore[attr-defined]
+        self.printer.own = set()  # type: ignore[attr-defined]
 
     def _printer(self) -> Printer:
         raise NotImplementedError
@@ -71,6 +79,11 @@ class Dialect:
     def udfs(self) -> dict[str, tuple[Udf, int]]:
         """The users' functions that were printed."""
         return self.printer.udfs  # type: ignore[attr-defined,no-any-return]
+
+    @property
+    def own(self) -> set[str]:
+        """The functions that were printed and that the engine computes in another way."""
+        return self.printer.own  # type: ignore[attr-defined,no-any-return]
 
     def quote(self, name: str) -> str:
         """A quoted name."""

@@ -26,6 +26,7 @@ from headrace.history import span as spans
 from headrace.history.dialect import Dialect
 from headrace.history.functions import udf_function
 from headrace.history.inputs import LATE, Late
+from headrace.history.json import own_function
 from headrace.history.script import HistoryScript
 from headrace.history.translation import Translation
 from headrace.plan.nodes import (
@@ -139,6 +140,7 @@ def translate(
     _each(translation, walk(node))
     script = translation.script
     script.result = translation.relations[node.fingerprint]
+    script.functions += [own_function(name) for name in sorted(dialect.own)]
     script.functions += [udf_function(name, *udf) for name, udf in dialect.udfs.items()]
     return script
 

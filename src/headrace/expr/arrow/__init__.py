@@ -7,10 +7,11 @@ constants always scalars. It gives an array of the result type. No kernel loops 
 from headrace.expr.arrow.bits import BITS
 from headrace.expr.arrow.casts import cast
 from headrace.expr.arrow.dates import DATES
+from headrace.expr.arrow.json import JSON
 from headrace.expr.arrow.logic import LOGIC, case
 from headrace.expr.arrow.numbers import NUMBERS
 from headrace.expr.arrow.texts import TEXTS
 
 __all__ = ["KERNELS", "case", "cast"]
 
-KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES
+KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES | JSON

@@ -12,6 +12,7 @@ from headrace.expr import AggregateCall, Expr, Udf, col, lit
 from headrace.expr import nodes as engine
 from headrace.expr.aggregates import AGGREGATES
 from headrace.expr.hashing import hashed, uniform
+from headrace.expr.json_path import json_path
 from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
 from headrace.modules import Module
@@ -33,16 +34,18 @@ _OPERATORS = {
     "^": "bit_xor", "<<": "shift_left", ">>": "shift_right",
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_JSON = {"->": "json_get", "->>": "json_text"}
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 #: Functions that SQL writes as operators, or that only the binder inserts.
 _UNSPOKEN = frozenset(
     ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
-     "is_null", "is_not_null", "like", "rlike", "shift_time")
+     "is_null", "is_not_null", "is_json", "like", "rlike", "shift_time")
 )  # fmt: skip
 _SYNONYMS = {
     "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
     "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
     "dayofweek": "day_of_week", "strpos": "position", "instr": "position",
+    "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
 }  # fmt: skip
 _AGGREGATE_SYNONYMS = {
     "ave": "avg", "mean": "avg", "average": "avg", "variance": "var", "var_samp": "var", "stddev_samp": "stddev",
@@ -206,6 +209,9 @@ class Expressions:
 
     def _linked(self, part: s.Binary, left: s.Expression, value: Expr) -> Expr:
         right = self._bind(part.right)
+        if part.operator in _JSON:
+            with self.context.at(part.right):
+                return engine.Call(_JSON[part.operator], (value, lit(json_path(right.value))))
         value, right = self._as_number(value, right), self._as_number(right, value)
         if part.operator in _COMPARISONS:
             value, right = self._as_instants(left, value, part.right, right)
@@ -259,6 +265,9 @@ class Expressions:
 
     def _is_null(self, part: s.IsNull) -> Expr:
         return engine.Call("is_not_null" if part.negated else "is_null", (self._bind(part.value),))
+
+    def _is_json(self, part: s.IsJson) -> Expr:
+        return _negated(engine.Call("is_json", (self._bind(part.value), lit(part.kind))), part.negated)
 
     def _like(self, part: s.Like) -> Expr:
         function = "like" if part.operator == "LIKE" else "rlike"
@@ -417,6 +426,7 @@ class Expressions:
         s.Between: _between,
         s.In: _in,
         s.IsNull: _is_null,
+        s.IsJson: _is_json,
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

@@ -132,9 +132,7 @@ class Queries:
         if answers is not None:
             return answers
         part, item = Subqueries(self, tick).applied(part, item)
-        if self.table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
-            item = replace(item, windowing=None)  # rows in their order, as those of a stream
-        if item.windowing is None and item.windows is None:
+        if item.windowing is None and item.windows is None and self.table(part.source) is None:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
@@ -429,7 +427,7 @@ class Queries:
         if table is not None:
             return stored(table, part)
         if part == s.NO_SOURCE:
-            return Item(one_row(), (Relation("", {}),))
+            return Item(one_row(), (Relation("", {}),), shown=(one_row(),))
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
@@ -442,7 +440,7 @@ class Queries:
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing)
+        return Item(stream, (relation,), windowing, shown=(stream,))
 
     def _columns_named(self, part: s.FromItem, relation: Relation) -> Relation:
         """A relation with the columns that its alias names, by position."""

@@ -77,7 +77,7 @@ class ExpressionBuilder:
 
     late_policy = bad_rows_policy = console = drop_kind = show_what = liveliness = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
-    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = word
+    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = word
 
     # ---- operators
 
@@ -101,6 +101,10 @@ class ExpressionBuilder:
 
     def is_null(self, at: Span, value: s.Expression, *negated: str) -> s.IsNull:
         return s.IsNull(value, negated=bool(negated), at=at)
+
+    def is_json(self, at: Span, value: s.Expression, *rest: str) -> s.IsJson:
+        kind = rest[-1].lower() if rest and rest[-1] != "NOT" else "value"
+        return s.IsJson(value, kind, negated="NOT" in rest, at=at)  # type: ignore[arg-type]
 
     def in_list(self, at: Span, value: s.Expression, *rest: Any) -> s.In:
         negated = rest[0] == "NOT"
@@ -132,11 +136,23 @@ class ExpressionBuilder:
     def cast(self, at: Span, _: Token, value: s.Expression, type: s.Name) -> s.Cast:
         return s.Cast(value, type, at=at)
 
-    def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call:
+    def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call | s.Cast:
+        if parts and isinstance(parts[-1], Clause) and parts[-1].field == "returning":
+            return self._returning(self.call(at, path, *parts[:-1]), parts[-1])
         over = [part for part in parts if isinstance(part, Clause)]
         plain, named = self.arguments(parts)
         distinct = "DISTINCT" in parts[:1]
         return self.make(s.Call, at, over, name=path, arguments=plain, named=named, distinct=distinct)
+
+    def _returning(self, call: s.Call | s.Cast, type: Clause) -> s.Cast:
+        """`json_value(x, '$.a' RETURNING LONG)`, which is a cast."""
+        assert isinstance(call, s.Call)
+        if [name.text.lower() for name in call.name] != ["json_value"]:
+            self.fail("RETURNING is of json_value", type.at, allowed="json_value(text, path RETURNING type)",
+                      instead="CAST(… AS type)")  # fmt: skip
+        return s.Cast(call, type.value, at=call.at)
+
+    returning = clause("returning")
 
     def arguments(self, parts: Iterable[Any]) -> tuple[tuple[s.Expression, ...], tuple[s.Named, ...]]:
         """Arguments by position and by name."""
@@ -216,6 +232,9 @@ class ExpressionBuilder:
         if not isinstance(value, int):
             self.fail("this is not a whole number", (token.start, token.end), allowed="a count such as 100")
         return value
+
+    def negative_number(self, at: Span, token: Token) -> s.Unary:
+        return s.Unary("-", self.number((token.start, token.end), token), at=at)
 
     def text_literal(self, at: Span, token: Token) -> s.Text:
         return s.Text(unquoted(token.text), at=at)

@@ -35,7 +35,8 @@ _LEVELS = (
     ("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-", "||"), ("*", "/", "%"),
 )  # fmt: skip
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
-_COMPARISON, _SIGN, _PRIMARY = _LEVEL["="], len(_LEVELS), len(_LEVELS) + 1
+_COMPARISON, _SIGN, _POSTFIX, _PRIMARY = _LEVEL["="], len(_LEVELS), len(_LEVELS) + 1, len(_LEVELS) + 2
+_LEVEL |= {"->": _POSTFIX, "->>": _POSTFIX}
 
 
 @singledispatch
@@ -148,7 +149,7 @@ def _level(part: s.Expression) -> int:
         return _LEVEL[part.operator]
     if isinstance(part, s.Unary):
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
-    compares = isinstance(part, s.Between | s.In | s.InQuery | s.IsNull | s.Like | s.Quantified)
+    compares = isinstance(part, s.Between | s.In | s.InQuery | s.IsJson | s.IsNull | s.Like | s.Quantified)
     return _COMPARISON if compares else _PRIMARY
 
 
@@ -174,6 +175,8 @@ def _(part: s.Binary) -> str:
     level = _LEVEL[part.operator]
     # Comparisons do not chain; everything else groups from the left.
     left = _at_least(level + 1 if level == _COMPARISON else level, part.left)
+    if level == _POSTFIX:  # a text or a number, which may have a minus sign
+        return f"{left} {part.operator} {text(part.right)}"
     return f"{left} {part.operator} {_at_least(level + 1, part.right)}"
 
 
@@ -216,6 +219,12 @@ def _(part: s.ScalarQuery) -> str:
 @writes(s.IsNull)
 def _(part: s.IsNull) -> str:
     return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}NULL"
+
+
+@writes(s.IsJson)
+def _(part: s.IsJson) -> str:
+    kind = "" if part.kind == "value" else part.kind.upper()
+    return words(f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}JSON", kind)
 
 
 @writes(s.Like)

@@ -8,7 +8,8 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In", "IsNull",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In",
+    "IsJson", "IsNull",
     "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
 ]  # fmt: skip
 
@@ -86,7 +87,7 @@ class Unary(Expression):
 
 @dataclass(frozen=True)
 class Binary(Expression):
-    """`a + b`: the operators `+ - * / % || = <> < <= > >= AND OR & | ^ << >>`."""
+    """`a + b`: the operators `+ - * / % || = <> < <= > >= AND OR & | ^ << >> -> ->>`."""
 
     operator: str
     left: Expression
@@ -117,6 +118,15 @@ class IsNull(Expression):
     """`x IS [NOT] NULL`."""
 
     value: Expression
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class IsJson(Expression):
+    """`x IS [NOT] JSON [VALUE | OBJECT | ARRAY | SCALAR]`."""
+
+    value: Expression
+    kind: Literal["value", "object", "array", "scalar"] = "value"
     negated: bool = False
 
 

@@ -355,6 +355,8 @@ class Unbinder:
             return s.In(arguments[0], tuple(arguments[1:]))
         if function in ("is_null", "is_not_null"):
             return s.IsNull(arguments[0], negated=function == "is_not_null")
+        if function == "is_json":
+            return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
         if function in ("like", "rlike"):
             return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
         if function == "shift_time":
