@@ -106,7 +106,7 @@ VALUES = [
     "SELECT k, sum(x + (SELECT count(*) FROM b WHERE b.i = a.i)) AS s FROM a GROUP BY k",
     "SELECT x FROM a WHERE x + (SELECT 1) > 1",
     "SELECT k, sum(x) AS s FROM a WHERE x < (SELECT 2 * avg(i) FROM a AS other WHERE other.k = a.k) GROUP BY k",
-    "WITH m AS (SELECT k, max(i) y FROM b GROUP BY k) SELECT x FROM a, m WHERE m.k = a.k AND y = (SELECT max(y) FROM m)",
+    "WITH m AS (SELECT k, i j FROM b) SELECT x FROM a, m WHERE m.k = a.k AND x = (SELECT max(j) FROM m)",
     "SELECT k, x, (SELECT y FROM b WHERE b.k = a.k AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS top FROM a",
 ]
 SETS = [
