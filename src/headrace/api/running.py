@@ -26,6 +26,7 @@ from headrace.events import history
 from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
+from headrace.host.live_tables import as_of_now, followed
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
@@ -204,6 +205,8 @@ def run_quietly(
 ) -> Run:
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
+    if options.get("checkpoint") is None:  # a run with one continues, and follows its tables
+        nodes = {name: as_of_now(node) for name, node in nodes.items()}
     checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
     with working(f"live on {host}", quiet=any(isinstance(sink, Console) for sink in checked.values())):
         return _run(nodes, host, checked, options)
@@ -271,7 +274,7 @@ def start_all(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
-    plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
+    plans = [(followed(_consistent(node, consistency)), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))
 

@@ -12,7 +12,7 @@ from prompt_toolkit.document import Document
 
 from headrace.cli.sql.pieces import TOKENS, pieces
 from headrace.cli.sql.shell import Shell
-from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.patterns import NAVIGATION
 from headrace.sql.parse import following
@@ -190,7 +190,7 @@ def _columns(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]
 
 
 def _columns_of(catalog: Catalog, stream: str) -> Iterator[tuple[str, str]]:
-    every: dict[str, StreamEntry | TableEntry] = {**catalog.tables, **catalog.streams}
+    every: dict[str, StreamEntry | TableEntry | LiveEntry] = {**catalog.tables, **catalog.streams}
     entry = next((entry for name, entry in every.items() if name.lower() == stream.lower()), None)
     if entry is not None:
         yield from ((field.name, f"{field.type.value} of {entry.name}") for field in entry.schema)

@@ -142,8 +142,8 @@ class Shell:
             self.console.print(Text(f"{', '.join(inputs)} has no end: \\watch follows the answers of {outcome.name}"))
             return
         with working(f"{outcome.name}: on {self._setting('host')}"):
-            run = run_quietly({outcome.name: outcome.stream}, **self.session.options())
-        self.console.print(answer(self._view(run.results[outcome.name])))
+            run = run_quietly({outcome.name: outcome.shown}, **self.session.options())
+        self.console.print(answer(self._view(run.results[outcome.name], outcome)))
         self._show_losses(run)
 
     def _delivery(self, outcome: Delivery) -> None:
@@ -167,8 +167,9 @@ class Shell:
     def _checkpoint(self, name: str) -> str:
         return f"{self.session.catalog.place(self._setting('checkpoint')).rstrip('/')}/{folder_of(name)}"
 
-    def _view(self, result: Result, *, newest: bool = False) -> Any:
-        return view(self._setting("view"), result, self._setting("rows"), newest=newest)
+    def _view(self, result: Result, query: Answers, *, newest: bool = False) -> Any:
+        kind, rows, order = self._setting("view"), self._setting("rows"), () if newest else query.order
+        return view(kind, result, rows, newest=newest, relation=query.relation, order=order)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class Shell:
         if kind is not None:
             self.session.execute(f"SET view = '{kind.replace(chr(39), '')}'")
         else:
-            self.console.print(Text(f"view = {self._setting('view')}, of {', '.join(VIEWS)}", "dim"))
+            self.console.print(Text(f"view = {self._setting('view')}, of auto, {', '.join(VIEWS)}", "dim"))
 
     def _include(self, name: str) -> None:
         self.include(self.session.catalog.base / Path(name).expanduser())
@@ -286,7 +287,7 @@ class Shell:
             while updates is None or updates > 0:
                 followed.poll()
                 if time.monotonic() >= next_look:
-                    shown = self._view(followed.result, newest=True)
+                    shown = self._view(followed.result, self.queries[name], newest=True)
                     notes = "".join(f"\n{note}" for note in followed.notes())
                     live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}{notes}"), refresh=True)
                     next_look += pause
@@ -319,7 +320,7 @@ class Shell:
         "ds": Command("\\ds", "the streams, as SHOW STREAMS", _list_streams),
         "dt": Command("\\dt", "the tables, as SHOW TABLES", _list_tables),
         "df": Command("\\df", "the functions, as SHOW FUNCTIONS", _list_functions),
-        "view": Command("\\view [events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
+        "view": Command("\\view [rows|events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
         "watch": Command("\\watch [SECONDS]", "follow the last query, in a table kept up to date", _watch, 2, ("w",)),
         "stop": Command("\\stop", "end the query that runs on Spark", _stop),
         "i": Command("\\i FILE", "execute a file; relative paths in it start from its place", _include, 1, ("ir",), 1),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
 from headrace.sql.build.queries import QueryBuilder
+from headrace.sql.build.tables import TableBuilder
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -20,7 +21,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(QueryBuilder):
+class Builder(QueryBuilder, TableBuilder):
     """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
@@ -56,12 +57,6 @@ class Builder(QueryBuilder):
         own = [part for part in clauses if part.field in fields]
         place = (own[0].at[0], own[-1].at[1]) if own else s.NOWHERE
         return self.make(kind, place, own), [part for part in clauses if part.field not in fields]
-
-    def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
-        return self.make(s.CreateTable, at, given, name=name)
-
-    def create_view(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
-        return s.CreateTable(name, query=query, at=at)
 
     def order_by_time(self, at: Span, value: s.Expression) -> Clause:
         return Clause("lifetime", s.PointLifetime(value, at=at), at)
@@ -135,7 +130,10 @@ class Builder(QueryBuilder):
 
     # ---- insert, merge, split
 
-    def insert(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Insert:
+    def insert(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Statement:
+        return self._inserted_rows(at, target, source) or s.Insert(target, source, at=at)
+
+    def insert_as(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Insert:
         return s.Insert(target, source, at=at)
 
     def target_stream(self, _: Span, name: s.Name) -> s.Name:

@@ -23,6 +23,7 @@ from headrace.sql.printer.expressions import (
     written_name,
 )
 from headrace.sql.printer.patterns import named_queries
+from headrace.sql.printer.tables import table_columns
 
 __all__ = ["to_sql"]
 
@@ -333,7 +334,7 @@ def _(part: s.CreateStream) -> str:
 
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
-    first = words("CREATE TABLE", text(part.name), _columns(part.columns))
+    first = words("CREATE TABLE", text(part.name), table_columns(part))
     if part.query is not None:
         return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
@@ -342,7 +343,8 @@ def _(part: s.CreateTable) -> str:
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
     asked = _asked(part.source)
-    named = isinstance(part.source, s.Name) or asked.startswith("\n(")  # which would be arguments of the target
+    # A parenthesis would begin arguments of the target, VALUES rows of a table.
+    named = isinstance(part.source, s.Name) or asked.startswith(("\n(", "\nVALUES "))
     return f"INSERT {_into(part.target)}" + (" AS" if named else "") + asked
 
 

@@ -106,6 +106,15 @@ from headrace.sql.syntax.statements import (
     TypedColumn,
     Verify,
 )
+from headrace.sql.syntax.tables import (
+    ChangeTable,
+    DeleteFrom,
+    InsertSelect,
+    InsertValues,
+    TableColumn,
+    Truncate,
+    UpdateTable,
+)
 from headrace.sql.syntax.windows import (
     Application,
     Arrival,
@@ -128,16 +137,17 @@ from headrace.sql.syntax.windows import (
 
 __all__ = [
     "NOWHERE", "NO_SOURCE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
-    "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate",
-    "CreateSchema", "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteRows", "DeltaWindow", "Describe",
-    "Drop", "Duration", "EdgeLifetime", "Entry", "Exists", "Explain", "Expression", "Extent", "FixedWindow", "FromItem",
-    "GridWindow", "In", "InQuery", "Insert", "InsertRows", "InsertSelected", "IntervalLifetime", "Into", "IsJson",
-    "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable",
-    "MatchRecognize", "Measure", "Member", "Merge", "Module", "Name", "Named", "NamedQuery", "Number", "OrderKey",
-    "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Quantified", "Query", "Register",
-    "ScalarQuery", "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "SetOperation", "Shape", "ShapeChain",
-    "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow",
-    "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "Text",
-    "Tuples", "TypedColumn", "Unary", "UpdateRows", "Value", "Values", "ValuesRow", "Verify", "Window",
+    "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow",
+    "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteFrom",
+    "DeleteRows", "DeltaWindow", "Describe", "Drop", "Duration", "EdgeLifetime", "Entry", "Exists", "Explain",
+    "Expression", "Extent", "FixedWindow", "FromItem", "GridWindow", "In", "InQuery", "Insert", "InsertRows",
+    "InsertSelect", "InsertSelected", "InsertValues", "IntervalLifetime", "Into", "IsJson", "IsNull", "Join",
+    "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize",
+    "Measure", "Member", "Merge", "Module", "Name", "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part",
+    "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Quantified", "Query", "Register", "ScalarQuery",
+    "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "SetOperation", "Shape", "ShapeChain", "ShapeChoice",
+    "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow", "SourceClause", "Span",
+    "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "TableColumn", "Text", "Truncate",
+    "Tuples", "TypedColumn", "Unary", "UpdateRows", "UpdateTable", "Value", "Values", "ValuesRow", "Verify", "Window",
     "WindowPolicies",
 ]  # fmt: skip

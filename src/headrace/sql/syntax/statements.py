@@ -133,12 +133,17 @@ class CreateStream(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """`CREATE TABLE name [(…)] SOURCE …`: stored rows, read when a query starts; `… AS query`: its history so far."""
+    """`CREATE TABLE name (…)`: rows that statements change; `… SOURCE …`: stored rows, read when a query starts;
+    `… AS query`: its rows now, or its history so far.
+
+    `key` is a PRIMARY KEY behind the columns.
+    """
 
     name: Name
     columns: tuple[TypedColumn, ...] = ()
     source: SourceClause | None = None
     query: Query | None = None
+    key: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
