@@ -8,6 +8,7 @@ their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
@@ -145,6 +146,9 @@ class Builder(QueryBuilder, TableBuilder):
 
     def merge(self, at: Span, merge: s.Merge, *given: Clause) -> s.Merge:
         return self.make(s.Merge, at, given, streams=merge.streams)
+
+    def diverted_from(self, at: Span, _: Token, stream: s.Name) -> s.DivertedFrom:
+        return s.DivertedFrom(stream, at=at)
 
     def merge_of(self, at: Span, *streams: s.Name) -> s.Merge:
         return s.Merge(streams, at=at)

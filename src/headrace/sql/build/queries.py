@@ -122,6 +122,20 @@ class QueryBuilder(PatternBuilder):
         brackets = tuple(part for part in parts if not isinstance(part, Clause))
         return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
 
+    def unnest(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, at=at)
+
+    def unnest_ordinality(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, ordinality=True, at=at)
+
+    unnest_columns = clauses("columns")
+
+    def unnest_item(self, at: Span, unnest: s.Unnest, *parts: Clause) -> s.FromItem:
+        columns = [part for part in parts if part.field == "columns"]
+        if columns:
+            unnest = replace(unnest, columns=columns[0].value)
+        return self.make(s.FromItem, at, parts[:1], stream=unnest)
+
     def subquery(self, at: Span, query: s.Query) -> s.Subquery:
         return s.Subquery(query, at=at)
 

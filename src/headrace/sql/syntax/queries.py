@@ -11,7 +11,7 @@ from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
     "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "InQuery", "Into", "Join", "Limit", "NamedQuery", "OrderKey",
-    "Quantified", "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Values", "ValuesRow",
+    "Quantified", "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow",
 ]  # fmt: skip
 
 
@@ -31,10 +31,19 @@ class Subquery(Part):
 
 
 @dataclass(frozen=True)
-class FromItem(Part):
-    """A stream or a sub-select, its brackets in order, its alias, and other names for its columns."""
+class Unnest(Part):
+    """`UNNEST(list) [WITH ORDINALITY]` in FROM: the elements of a list of the row; `columns` are their names."""
 
-    stream: Name | Subquery
+    value: Expression
+    ordinality: bool = False
+    columns: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True)
+class FromItem(Part):
+    """A stream, a sub-select or the elements of a list, its brackets, its alias, other names for its columns."""
+
+    stream: Name | Subquery | Unnest
     brackets: tuple[Bracket, ...] = ()
     alias: Name | None = None
     columns: tuple[Name, ...] = ()
