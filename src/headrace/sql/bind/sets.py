@@ -20,7 +20,7 @@ from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.grouping import once
 from headrace.sql.bind.relations import same_columns
 from headrace.sql.bind.scope import Scope
-from headrace.sql.bind.stored import always
+from headrace.sql.bind.stored import held_forever
 from headrace.sql.printer import to_sql
 
 __all__ = ["combined", "one_row", "values", "without_duplicates"]
@@ -87,7 +87,7 @@ def _article(part: s.SetOperation) -> str:
 
 def one_row() -> Stream:
     """The rows of a SELECT without FROM: one, which holds at every instant."""
-    return always(_ONE, Schema.of(_ONE.schema))
+    return held_forever(_ONE, Schema.of(_ONE.schema))
 
 
 def values(context: Context, part: s.Values, own: Mapping[str, Any]) -> Stream:
@@ -102,4 +102,4 @@ def values(context: Context, part: s.Values, own: Mapping[str, Any]) -> Stream:
         fields.append(Field(f"column{number + 1}", kind))
         columns.append(pa.array([one.as_py() for one in found], kind.arrow))
     schema = Schema(tuple(fields))
-    return always(pa.table(columns, names=schema.names), schema)
+    return held_forever(pa.table(columns, names=schema.names), schema)

@@ -24,7 +24,7 @@ from headrace.sql.bind.relations import Item, plain
 from headrace.sql.bind.scope import Relation
 from headrace.time import INFINITY
 
-__all__ = ["always", "so_far", "stored"]
+__all__ = ["held_forever", "so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
 #: An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
@@ -40,7 +40,7 @@ def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
     return history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
 
 
-def always(table: pa.Table, columns: Schema) -> Stream:
+def held_forever(table: pa.Table, columns: Schema) -> Stream:
     """Rows as events without end."""
     count = table.num_rows
     control = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
@@ -52,7 +52,7 @@ def always(table: pa.Table, columns: Schema) -> Stream:
 def stored(entry: TableEntry, part: s.FromItem) -> Item:
     """The current rows of a table as events without end."""
     rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
-    stream = always(rows.table, rows.columns)
+    stream = held_forever(rows.table, rows.columns)
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
