@@ -262,10 +262,15 @@ class Subqueries:
         """
         queries = with_named(replace(self.queries, renames=True), query)
         body = query.body
-        if not values and isinstance(body, s.Select) and body.limit is not None and body.limit.count > 0:
+        if (
+            not values
+            and isinstance(body, s.Select)
+            and body.limit is not None
+            and body.limit.count > body.limit.offset == 0
+        ):
             body = replace(body, order=(), limit=None)  # whether there is a row does not depend on them
         free = (name for n in count() if (name := f"{_OWN}{n}") not in outer.stream.schema)
-        if not isinstance(body, s.Select):
+        if not isinstance(body, s.Select) or body.qualify is not None:
             self._check_single(single, unique=isinstance(body, s.Values) and len(body.rows) == 1)
             return self._whole(queries.query(replace(query, named=())), free, values, query)
         item, rest = queries.rows(body, self.tick)

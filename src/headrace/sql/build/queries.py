@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses
 from headrace.sql.build.patterns import PatternBuilder
+from headrace.sql.build.window_functions import window_call, with_window_functions
 from headrace.sql.syntax import Span
 
 __all__ = ["QueryBuilder"]
 
 #: Clauses behind a whole query that choose among its rows.
-_CHOICES = frozenset({"order", "limit"})
+_CHOICES = frozenset({"order", "limit", "offset"})
+
+
+class _Raw(NamedTuple):
+    """A SELECT that clauses behind it may still complete."""
+
+    select: s.Select
 
 
 class QueryBuilder(PatternBuilder):
@@ -24,28 +31,39 @@ class QueryBuilder(PatternBuilder):
         body = next(part for part in parts if not isinstance(part, Clause))
         given = [part for part in parts if isinstance(part, Clause)]
         flat = [c for part in given for c in (part.value if part.field == "both" else (part,))]
-        chosen = {part.field: part for part in flat if part.field in _CHOICES}
+        chosen = [part for part in flat if part.field in _CHOICES]
         rest = [part for part in flat if part.field not in _CHOICES]
-        return self.make(s.Query, at, rest, body=self._chosen(body, chosen) if chosen else body)
+        return self.make(s.Query, at, rest, body=self._chosen(body, chosen) if chosen else self._done(body))
 
     bare_query = value_query = query
 
-    def _chosen(self, body: s.Body, clauses: Mapping[str, Clause]) -> s.Select:
+    def _chosen(self, body: s.Body | _Raw, clauses: Sequence[Clause]) -> s.Body:
         """A query with ORDER BY and LIMIT behind it, which belong to all of it."""
-        place = (body.at[0], max(part.at[1] for part in clauses.values()))
-        values: dict[str, Any] = {name: part.value for name, part in clauses.items()}
-        if isinstance(body, s.Select) and not any(getattr(body, name) for name in _CHOICES):
+        limit = self._limited([part for part in clauses if part.field != "order"])
+        order = next((part.value for part in clauses if part.field == "order"), ())
+        values: dict[str, Any] = {"order": order, "limit": limit}
+        if isinstance(body, _Raw):
+            place = (body.select.at[0], clauses[-1].at[1])
+            return self._done(_Raw(replace(body.select, **values, at=place)))
+        place = (body.at[0], clauses[-1].at[1])
+        if isinstance(body, s.Select) and not body.order and body.limit is None:
             return replace(body, **values, at=place)
         return s.Select((s.Entry(s.Star(at=body.at), at=body.at),), _item(body), **values, at=place)
+
+    def _done(self, body: s.Body | _Raw) -> s.Body:
+        """A body with all its clauses."""
+        return with_window_functions(self, body.select) if isinstance(body, _Raw) else body
 
     def query_in_parentheses(self, at: Span, query: s.Query) -> s.Body:
         if query == s.Query(query.body):
             return query.body
         return s.Select((s.Entry(s.Star(at=at), at=at),), s.FromItem(s.Subquery(query, at=at), at=at), at=at)
 
-    def set_operation(self, at: Span, left: s.Body, word: tuple[str, ...], right: s.Body) -> s.SetOperation:
+    def set_operation(
+        self, at: Span, left: s.Body | _Raw, word: tuple[str, ...], right: s.Body | _Raw
+    ) -> s.SetOperation:
         kind: Any = word[0].lower()
-        return s.SetOperation(kind, left, right, all=word[-1] == "ALL", at=at)
+        return s.SetOperation(kind, self._done(left), self._done(right), all=word[-1] == "ALL", at=at)
 
     def set_word(self, _: Span, *words: Token) -> tuple[str, ...]:
         return tuple(word.text.upper() for word in words)
@@ -87,11 +105,12 @@ class QueryBuilder(PatternBuilder):
     def tick_batch_by(self, at: Span, column: s.Column) -> Clause:
         return Clause("both", (Clause("tick", "batch", at), Clause("tick_by", column, at)), at)
 
-    def select(self, at: Span, *parts: Any) -> s.Select:
+    def select(self, at: Span, *parts: Any) -> _Raw:
         given = [part for part in parts if isinstance(part, Clause)]
         source, *joins = next((part.value for part in given if part.field == "from"), (s.NO_SOURCE,))
         given = [part for part in given if part.field != "from"]
-        return self.make(s.Select, at, given, source=source, joins=tuple(joins), distinct="DISTINCT" in parts)
+        more = {"source": source, "joins": tuple(joins), "distinct": "DISTINCT" in parts}
+        return _Raw(self.make(s.Select, at, given, **more))
 
     entries = clauses("entries")
     from_ = clauses("from")
@@ -117,7 +136,49 @@ class QueryBuilder(PatternBuilder):
     def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
         return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
 
-    def from_item(self, at: Span, stream: s.Name | s.Subquery, *parts: Any) -> s.FromItem:
+    fetch = limit
+
+    def fetch_one(self, at: Span) -> Clause:
+        return Clause("limit", s.Limit(1, at=at), at)
+
+    def offset(self, at: Span, count: Token) -> Clause:
+        return Clause("offset", self.whole(count), at)
+
+    def _limited(self, given: list[Clause]) -> s.Limit | None:
+        """LIMIT or FETCH, with OFFSET."""
+        for part in given:
+            if [other.field for other in given].count(part.field) > 1:
+                self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
+        said = {part.field: part for part in given}
+        if "limit" not in said:
+            if said:
+                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
+            return None
+        limit: s.Limit = said["limit"].value
+        return replace(limit, offset=said["offset"].value) if "offset" in said else limit
+
+    qualify = clause("qualify")
+    windows = clauses("windows")
+
+    def named_window(self, at: Span, name: s.Name, *given: Any) -> s.NamedWindow:
+        return s.NamedWindow(name, self.window_of(at, given), at=at)
+
+    def window_function(self, at: Span, *parts: Any) -> s.FromItem:
+        return window_call(self, at, parts)
+
+    def rows_of(self, at: Span, _: Token, name: s.Name, *partition: Clause) -> s.FromItem:
+        keys = self.make(s.SnapshotWindow, at, partition)  # only for its PARTITION BY
+        return s.FromItem(name, (keys,) if partition else (), at=at)
+
+    def descriptor(self, _: Span, __: Token, column: s.Column) -> s.Column:
+        return column
+
+    function_keys = clauses("partition")
+    window_on = clause("on")
+
+    def from_item(self, at: Span, stream: s.Name | s.Subquery | s.FromItem, *parts: Any) -> s.FromItem:
+        if isinstance(stream, s.FromItem):
+            return self.make(s.FromItem, at, parts, stream=stream.stream, brackets=stream.brackets)
         alias = [part for part in parts if isinstance(part, Clause)]  # and the names of columns
         brackets = tuple(part for part in parts if not isinstance(part, Clause))
         return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
