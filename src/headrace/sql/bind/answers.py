@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.api.stream import Stream
 from headrace.sql import syntax as s
-from headrace.sql.bind.conditions import has_subquery, replaced
-from headrace.sql.bind.expressions import Expressions, aggregate_calls
+from headrace.sql.bind.conditions import aggregate_calls, has_subquery, replaced
+from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.grouping import column_name
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Relation, Scope

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from headrace.sql import syntax as s
-from headrace.sql.bind.expressions import inside
+from headrace.sql.bind.expressions import has_aggregate, inside
 
-__all__ = ["all_of", "columns_of", "conjuncts", "has_subquery", "replaced"]
+__all__ = ["aggregate_calls", "all_of", "columns_of", "conjuncts", "has_subquery", "replaced"]
 
 
 def conjuncts(part: s.Expression | None) -> list[s.Expression]:
@@ -28,6 +28,12 @@ def all_of(parts: Iterable[s.Expression]) -> s.Expression | None:
 def columns_of(part: s.Part) -> list[s.Column]:
     """The columns in a part, without those of sub-queries."""
     return [one for one in inside(part) if isinstance(one, s.Column)]
+
+
+def aggregate_calls(part: s.Part, own: Mapping[str, Any]) -> list[s.Call]:
+    """The calls over many events in a part, in their order."""
+    calls = [one for one in reversed(inside(part)) if isinstance(one, s.Call)]
+    return [call for call in calls if has_aggregate(replace(call, arguments=(), named=()), own)]
 
 
 def has_subquery(part: s.Part) -> bool:

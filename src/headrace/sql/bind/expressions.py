@@ -29,7 +29,7 @@ from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
 __all__ = [
-    "SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "aggregate_calls", "has_aggregate", "inside", "module_called",
+    "SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called",
 ]  # fmt: skip
 
 _OPERATORS = {
@@ -62,12 +62,6 @@ def clock_of(call: s.Call) -> s.Column | None:
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
     """Whether an expression has a call over many events."""
     return any(isinstance(one, s.Call) and one.over is None and _aggregates(one, own) for one in inside(part))
-
-
-def aggregate_calls(part: s.Part, own: Mapping[str, Any]) -> list[s.Call]:
-    """The calls over many events in a part, in their order."""
-    calls = [one for one in reversed(inside(part)) if isinstance(one, s.Call) and one.over is None]
-    return [call for call in calls if _aggregates(call, own)]
 
 
 def _aggregates(call: s.Call, own: Mapping[str, Any]) -> bool:

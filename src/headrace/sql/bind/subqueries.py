@@ -23,10 +23,10 @@ from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
-from headrace.sql.bind.conditions import all_of, columns_of, conjuncts, has_subquery, replaced
+from headrace.sql.bind.conditions import aggregate_calls, all_of, columns_of, conjuncts, has_subquery, replaced
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.correlation import Inner, divided, equates, exposed, inner_column
-from headrace.sql.bind.expressions import aggregate_calls, has_aggregate
+from headrace.sql.bind.expressions import has_aggregate
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item
