@@ -24,7 +24,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
-from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
+from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
@@ -139,18 +139,9 @@ class Expressions:
     def _bind(self, part: s.Expression) -> Expr:
         bind = self._bindings.get(type(part))
         if bind is None:
-            raise self.context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")
+            raise no_value(self.context, part)
         with self.context.at(part):
             return bind(self, part)
-
-    def _refuse_query(self, part: s.Expression) -> Expr:
-        raise self.context.error(
-            part,
-            "a sub-query cannot stand here",
-            given=to_sql(part),
-            allowed="sub-queries in the list of a SELECT, in WHERE and in HAVING",
-            instead="a sub-select in FROM that computes it first",
-        )
 
     def _column(self, part: s.Column) -> Expr:
         return col(self.scope.column(part))
@@ -501,10 +492,6 @@ class Expressions:
         s.Case: _case,
         s.Cast: _cast,
         s.Call: _call,
-        s.Exists: _refuse_query,
-        s.InQuery: _refuse_query,
-        s.Quantified: _refuse_query,
-        s.ScalarQuery: _refuse_query,
     }
 
 
