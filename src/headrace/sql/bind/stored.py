@@ -18,13 +18,14 @@ from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.border import is_shown
 from headrace.io.tables import TableRows
+from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.relations import Item, plain
 from headrace.sql.bind.scope import Relation
 from headrace.time import INFINITY
 
-__all__ = ["so_far", "stored"]
+__all__ = ["held_forever", "so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
 
@@ -47,14 +48,19 @@ def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
     return history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
 
 
-def stored(entry: TableEntry, part: s.FromItem) -> Item:
-    """The current rows of a table as events without end."""
-    rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
-    count, table = rows.table.num_rows, rows.table
+def held_forever(table: pa.Table, columns: Schema) -> Stream:
+    """Rows as events without end."""
+    count = table.num_rows
     control = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
     for name in control.column_names[::-1]:
         table = table.add_column(0, name, control.column(name))
-    stream = events(table, rows.columns)
+    return events(table, columns)
+
+
+def stored(entry: TableEntry, part: s.FromItem) -> Item:
+    """The current rows of a table as events without end."""
+    rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
+    stream = held_forever(rows.table, rows.columns)
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
