@@ -31,8 +31,6 @@ MISSING = {
         "the three latest orders of each customer, with QUALIFY", "the places of products by price",
         "the order before", "a running total", "a moving sum",
     ],
-    "FILTER": ["a pivot by hand"],
-    "GROUP BY 1": ["groups with a condition by an alias"],
     "EXCEPT and INTERSECT": ["everything that has been bought by two kinds of customers", "products that nobody buys"],
     "CREATE VIEW": ["views over views"],
     "ROLLUP": ["sums of several kinds"],
