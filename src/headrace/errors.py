@@ -39,6 +39,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
+from headrace.literals import sql_text
+
 __all__ = [
     "BadRow",
     "CheckpointError",
@@ -116,12 +118,15 @@ class HeadraceError(Exception):
     def __str__(self) -> str:
         lines = [f"[{self.code}] {self.message}", *self._place()]
         if self.given is not None:
-            lines.append(f"  given:   {without_secrets(repr(self.given))}")
+            lines.append(f"  given:   {without_secrets(self._given())}")
         if self.allowed:
             lines.append(f"  allowed: {self.allowed}")
         if self.instead:
             lines.append(f"  instead: {self.instead}")
         return "\n".join(lines)
+
+    def _given(self) -> str:
+        return repr(self.given)
 
     def _place(self) -> list[str]:
         """Lines that show the place of the error, if there is one."""
@@ -281,6 +286,9 @@ class SqlError(HeadraceError, ValueError):
     ) -> SqlError:
         """The error for the part `at` of `text`."""
         return cls(message, text=text, at=at, given=given, allowed=allowed, instead=instead)
+
+    def _given(self) -> str:
+        return repr(self.given) if isinstance(self.given, str) else sql_text(self.given)
 
     def _place(self) -> list[str]:
         if not self.text:

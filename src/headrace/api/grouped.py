@@ -15,6 +15,7 @@ from headrace.api.checks import (
     node_of,
 )
 from headrace.api.each import check_one_window, with_answers
+from headrace.api.every_instant import aggregate_node
 from headrace.api.pattern import match_node
 from headrace.api.ranking import distinct_rows, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
@@ -31,6 +32,7 @@ from headrace.plan.group_apply import apply_to_groups
 from headrace.plan.instants import has_points
 from headrace.plan.nodes import (
     Aggregate,
+    Coalesce,
     Contents,
     Fold,
     GroupInput,
@@ -96,12 +98,16 @@ class Grouped(Hinting):
         """At every instant, one event for each group with events alive: the keys and the aggregates.
 
         It is for streams whose events last: tables that change, edges, intervals, answers of windows. An answer holds
-        as long as its values stay the same. An aggregate over a stream of instants has no answer before its end: write
-        `window` or `over` first, or give the events a duration.
+        as long as its values stay the same. Without keys there is an answer from the first event on, also while no
+        event is alive: a count of 0, a sum of null.
+
+        An aggregate over a stream of instants has no answer before its end: write `window` or `over` first, or give the
+        events a duration.
         """
         if has_points(self.stream.node):
             raise self._blocked(calls, named)
-        return self.window(Snapshot()).aggregate(*calls, **named).coalesce()
+        node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named))
+        return _stream_of(self, Coalesce(node))
 
     def _blocked(self, calls: Sequence[Expr | Module], named: Mapping[str, Expr | Module]) -> PlanError:
         outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)

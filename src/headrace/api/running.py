@@ -43,7 +43,7 @@ from headrace.stages.egress import check_places, deliver, prepared, show_losses
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "outputs_of", "run", "run_quietly", "start_all"]
+__all__ = ["Run", "needs_driver", "outputs_of", "run", "run_quietly", "start_all"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
@@ -216,7 +216,7 @@ def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], opt
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]
-    if host == "local" and options.get("checkpoint") is None and not _needs_loop(outputs, checked.values()):
+    if host == "local" and options.get("checkpoint") is None and not needs_driver(outputs, checked.values()):
         arguments = checked_options(options, [*common, *options_of(run_local), "checkpoint"])
         done = _run_local(outputs, checked, {name: value for name, value in arguments.items() if value is not None})
     else:
@@ -228,7 +228,7 @@ def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], opt
     return Run(done.results, done.counts, done.statistics, done.examples)
 
 
-def _needs_loop(outputs: Sequence[Output], sinks: Iterable[Sink]) -> bool:
+def needs_driver(outputs: Sequence[Output], sinks: Iterable[Sink] = ()) -> bool:
     """Whether a run needs the loop of a started query: adapters are read and written batch by batch."""
     services = any(isinstance(sink, SinkAdapter) for sink in sinks)
     return services or any(isinstance(source.origin, AdapterRead) for source in sources_of(*outputs))

@@ -16,7 +16,10 @@ from headrace.plan.times import only, with_times
 from headrace.schema import Type
 from headrace.time import DurationLike, duration
 
-__all__ = ["JoinParts", "altered", "grouped", "joined", "payloads", "where", "with_argument_times", "with_window_times"]
+__all__ = [
+    "JoinParts", "Named", "altered", "grouped", "joined", "payloads", "where", "with_argument_times",
+    "with_window_times",
+]  # fmt: skip
 
 Named = tuple[tuple[str, Expr], ...]
 KeyPairs = tuple[tuple[Expr, Expr], ...]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from headrace.adapters.registry import installed_adapters
+from headrace.api.analyzed import explain_analyzed
 from headrace.api.checks import node_of
 from headrace.api.running import Run
 from headrace.api.stream import Stream
@@ -21,6 +22,7 @@ from headrace.errors import nearest, without_secrets
 from headrace.expr import Udf
 from headrace.host.live_tables import until_now
 from headrace.io.tables import is_table, table_of
+from headrace.literals import sql_text
 from headrace.modules import Module
 from headrace.modules.registry import modules
 from headrace.plan.nodes import DIVERTED, Node, sources_of
@@ -285,9 +287,10 @@ class SqlSession(TableStatements, ViewStatements):
         return f"query_{self._query_count}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
-        return Words(
-            part, plain(self._derived(context, _without_into(part.target))).explain(liveliness=part.liveliness)
-        )
+        stream = plain(self._derived(context, _without_into(part.target)))
+        if part.analyze:
+            return Words(part, explain_analyzed(stream.node, liveliness=part.liveliness, **self.options()))
+        return Words(part, stream.explain(liveliness=part.liveliness))
 
     def _verify(self, context: Context, part: s.Verify) -> Outcome:
         options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
@@ -320,7 +323,7 @@ class SqlSession(TableStatements, ViewStatements):
                 instead="CREATE STREAM … LATE INTO late_rows, and SELECT * FROM late_rows",
             )
         diverted = self.latest.diverted().select(list(DIVERTED.names))
-        rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in diverted.to_pylist())
+        rows = tuple(tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist())
         return ShownTable(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
@@ -346,7 +349,7 @@ class SqlSession(TableStatements, ViewStatements):
         if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
-        return Done(part, without_secrets(f"{name} = {value}"))
+        return Done(part, without_secrets(f"{name} = {sql_text(value)}"))
 
     _statements: ClassVar[Mapping[type[s.Statement], Callable[[SqlSession, Context, Any], Outcome]]] = {
         s.CreateSchema: _create_schema,
@@ -435,7 +438,7 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "queries": lambda c: (("query", "text"), [(name, " ".join(text.split())) for name, text in c.queries.items()]),
     "settings": lambda c: (
         ("setting", "value", "what it is"),
-        [(name, str(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
+        [(name, sql_text(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
     ),
 }
 

@@ -75,7 +75,7 @@ def _events(result: Result, rows: int, newest: bool) -> Shown:
 
 def _table(table: pa.Table, rows: int, newest: bool) -> Shown:
     shown = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
-    lines = tuple(ViewRow(tuple(map(Cell, row))) for row in zip(*texts_of(shown), strict=True))
+    lines = tuple(ViewRow(tuple(map(Cell, row))) for row in zip(*texts_of(shown, sql=True), strict=True))
     return Shown(tuple(shown.column_names), lines, table.num_rows - shown.num_rows)
 
 
@@ -97,9 +97,9 @@ def _changes(result: Result, rows: int, newest: bool) -> Shown:
 
 def _cells(row: Row, names: Sequence[str], *, dates: bool) -> list[Cell]:
     def before(name: str) -> str | None:
-        return text_of(name, row.before[name], dates=dates) if name in row.before else None
+        return text_of(name, row.before[name], dates=dates, sql=True) if name in row.before else None
 
-    return [Cell(text_of(name, row.values[name], dates=dates), before(name)) for name in names]
+    return [Cell(text_of(name, row.values[name], dates=dates, sql=True), before(name)) for name in names]
 
 
 VIEWS: Mapping[str, Callable[[Result, int, Any], Shown]] = {

@@ -111,3 +111,35 @@ def test_what_is_known_to_be_instants() -> None:
     lasting = [ROWS.left_join(POINTS, on="k"), ROWS.anti_join(POINTS, on="k"), POINTS.extend(5), ROWS.join(ROWS)]
     assert [has_points(stream.node) for stream in instants] == [True] * len(instants)
     assert not any(has_points(stream.node) for stream in lasting)
+
+
+def test_an_empty_relation_has_one_row(tmp_path: Path) -> None:
+    """From the first event of what stands in FROM, before WHERE; HAVING is applied to that row, too."""
+    assert answers("SELECT count(*) AS n, sum(v + 1) AS s FROM t WHERE k = 'b'") == [
+        (1, 4, 0, None), (4, 9, 1, 4), (9, INFINITY, 0, None),
+    ]  # fmt: skip
+    assert answers("SELECT coalesce(max(v), 0) AS m FROM t WHERE k = 'c' HAVING count(*) < 1") == [(1, INFINITY, 0)]
+    assert answers("SELECT count(*) AS n FROM t WHERE k = 'c' HAVING count(*) > 0") == []
+    assert answers("SELECT count(*) AS n FROM t AS x JOIN t AS y ON x.v = y.v + 9") == [(1, INFINITY, 0)]
+    assert answers("SELECT k, count(*) AS n FROM t WHERE k = 'c' GROUP BY k") == []
+    assert answers("SELECT count(*) AS n FROM t [SNAPSHOT] WHERE k = 'b'") == [(4, 9, 1)]
+    file = tmp_path / "none.csv"
+    file.write_text("k,v\n", encoding="utf-8")
+    table = f"CREATE TABLE none (k STRING, v INT) SOURCE CSV ('{file}');"
+    assert answers(table + "SELECT count(*) AS n, max(v) AS m FROM none") == [(0, INFINITY, 0, None)]
+    assert answers(table + "SELECT count(*) AS n FROM none AS a JOIN none AS b ON a.k = b.k") == [(0, INFINITY, 0)]
+
+
+def test_an_empty_relation_in_python() -> None:
+    some = ROWS.where(col("k") == "b").aggregate(n=hr.count(), m=hr.max("v"))
+    assert [tuple(row.values()) for row in some.cht().to_pylist()] == [(4, 9, 1, 3), (9, INFINITY, 0, None)]
+
+
+def test_the_first_instant_is_one_number() -> None:
+    """The state of the row of an empty relation does not grow with the events."""
+    rows = [{"kind": "insert", "le": i, "re": INFINITY, "v": 1} for i in range(1000)]
+    ctis = [{"kind": "cti", "le": i, "v": None} for i in range(1000)]
+    stream = hr.events([row for pair in zip(rows, ctis, strict=True) for row in pair], "v INT", batches=[100] * 20)
+    run = stream.aggregate(n=hr.count()).run()
+    first = [part["operators"] for part in run.statistics[-2] if part["level"] == 2]
+    assert [one["rows"] for operators in first for one in operators.values()] == [2]

@@ -57,10 +57,12 @@ class FromClause:
         if not part.joins:
             return first, part
         tables = [queries.table(place) for place in places]
-        left = self._joins.ready(first if tables[0] is None else replace(first, windowing=None))
-        left, where = self._all_joined(left, tables[1:])
-        left = joined_columns(queries.context, part, left)
-        item = replace(left, windowing=first.windowing) if all(tables) else left
+        operands = [self._operand(join, table) for join, table in zip(part.joins, tables[1:], strict=True)]
+        left, where = self._all_joined(self._joins.ready(first), operands)
+        streams = [first] if tables[0] is None else []
+        streams += [one.item for one in operands if one.table is None]
+        shown = tuple(stream for item in streams for stream in item.shown) or first.shown
+        item = replace(joined_columns(queries.context, part, left), shown=shown)
         return item, part if where is part.where else replace(part, where=where)
 
     @property
@@ -70,11 +72,10 @@ class FromClause:
     def _operand(self, join: s.Join, table: TableEntry | None) -> _Operand:
         item = self.queries.timed_item(self.part, join.right, self.tick)
         if table is not None:
-            return _Operand(replace(item, windowing=None), join, table)
+            return _Operand(item, join, table)
         return _Operand(self._joins.ready(item), join)
 
-    def _all_joined(self, left: Item, tables: Sequence[TableEntry | None]) -> tuple[Item, s.Expression | None]:
-        operands = [self._operand(join, table) for join, table in zip(self.part.joins, tables, strict=True)]
+    def _all_joined(self, left: Item, operands: list[_Operand]) -> tuple[Item, s.Expression | None]:
         where = self.part.where
         while operands:
             run = _run_length(operands)

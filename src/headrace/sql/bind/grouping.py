@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.api.checks import aggregate_name
+from headrace.api.every_instant import aggregate_node
 from headrace.api.grouped import Grouped
 from headrace.api.ranking import top_node
 from headrace.api.stream import Stream
@@ -169,9 +170,12 @@ class Grouping:
     def _aggregated(self, item: Item, windowing: Windowing, keys: list[tuple[str, Expr]], found: _Outputs) -> Stream:
         outputs = found.calls or [("_sql_n", AggregateCall("count"))]
         with self.context.at(self.part.entries[0]):
-            grouped = Grouped(item.stream, tuple(keys))
-            divided = grouped.window(windowing.window, **windowing.policy)
-            made = divided.aggregate(**dict(outputs))
+            divided = Grouped(item.stream, tuple(keys)).window(windowing.window, **windowing.policy)
+            if item.windowing is None:
+                shown = [stream.node for stream in self.item.shown or (self.item.stream,)]
+                made = Stream(aggregate_node(item.stream.node, tuple(keys), tuple(outputs), divided.policy, shown))
+            else:
+                made = divided.aggregate(**dict(outputs))
             return made if found.having is None else made.where(found.having)
 
     def _listed(self, made: Stream, keys: list[tuple[str, Expr]], found: _Outputs, *, merged: bool) -> Stream:

@@ -129,9 +129,7 @@ class Queries:
         """The stream of one SELECT."""
         part = online(part, self.catalog.known)
         item, part = FromClause(self, part, tick).bound()
-        if self.table(part.source) is not None and any(call.over for entry in part.entries for call in _calls(entry)):
-            item = replace(item, windowing=None)  # rows in their order, as those of a stream
-        if item.windowing is None and item.windows is None:
+        if item.windowing is None and item.windows is None and self.table(part.source) is None:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
         windowed = item.windowing is not None or item.windows is not None
@@ -435,7 +433,7 @@ class Queries:
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing)
+        return Item(stream, (relation,), windowing, shown=(stream,))
 
 
 def _calls(part: s.Part) -> list[s.Call]:

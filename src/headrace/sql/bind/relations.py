@@ -31,6 +31,8 @@ class Item:
     windows: Hopping | None = None
     #: Columns that stand for the times of the window, in a SELECT with aggregates.
     window_times: tuple[Field, ...] = ()
+    #: The streams whose first event begins the answer of an aggregate without groups; (): the stream itself.
+    shown: tuple[Stream, ...] = ()
 
 
 def standing(part: s.Select, item: Item) -> tuple[Item, Hopping | None]:

@@ -17,17 +17,17 @@ from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.border import is_shown
 from headrace.io.tables import TableRows
-from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.relations import Item, plain
 from headrace.sql.bind.scope import Relation
-from headrace.sql.bind.windows import Windowing
 from headrace.time import INFINITY
 
 __all__ = ["so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
+#: An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
+_ALWAYS = events([{"le": 0, "re": INFINITY, "here": True}])
 
 
 def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
@@ -50,4 +50,4 @@ def stored(entry: TableEntry, part: s.FromItem) -> Item:
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
-    return Item(stream, (relation,), Windowing(part, Snapshot(), (), {}))
+    return Item(stream, (relation,), shown=(_ALWAYS,))

@@ -187,8 +187,12 @@ class Builder(PatternBuilder, TableBuilder):
     def describe(self, at: Span, target: s.Name | s.Query) -> s.Describe:
         return s.Describe(target, at=at)
 
+    def explained(self, _: Span, *words: Token) -> tuple[str, ...]:
+        return tuple(word.text.upper() for word in words)
+
     def explain(self, at: Span, *parts: Any) -> s.Explain:
-        return s.Explain(parts[-1], liveliness=len(parts) > 1, at=at)
+        words = parts[0] if len(parts) > 1 else ()
+        return s.Explain(parts[-1], liveliness="LIVELINESS" in words, analyze="ANALYZE" in words, at=at)
 
     def verify(self, at: Span, target: s.Name | s.Query, *given: Clause) -> s.Verify:
         return self.make(s.Verify, at, given, target=target)

@@ -32,7 +32,7 @@ _AS_SHAPE = frozenset({"BAD", "EXTENDS", "LATE", "LIFETIME", "SOURCE", "WITH"})
 _AS_TARGET = frozenset({"CONSOLE"})
 _AS_DERIVED = frozenset({"MERGE", "WITH"})
 _AS_ASKED = frozenset({"WITH"})
-_AS_EXPLAINED = frozenset({"LIVELINESS", "WITH"})
+_AS_EXPLAINED = frozenset({"ANALYZE", "LIVELINESS", "WITH"})
 
 
 def to_sql(part: s.Part) -> str:
@@ -371,7 +371,8 @@ def _asked(part: s.Name | s.Query, keywords: frozenset[str] = _AS_ASKED) -> str:
 
 @writes(s.Explain)
 def _(part: s.Explain) -> str:
-    return f"EXPLAIN{' LIVELINESS' if part.liveliness else ''}{_asked(part.target, _AS_EXPLAINED)}"
+    more = words("ANALYZE" if part.analyze else "", "LIVELINESS" if part.liveliness else "")
+    return f"{words('EXPLAIN', more)}{_asked(part.target, _AS_EXPLAINED)}"
 
 
 @writes(s.Verify)

@@ -229,10 +229,11 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """`EXPLAIN [LIVELINESS] query | stream`."""
+    """`EXPLAIN [ANALYZE] [LIVELINESS] query | stream`."""
 
     target: Name | Query
     liveliness: bool = False
+    analyze: bool = False
 
 
 @dataclass(frozen=True)
