@@ -27,8 +27,9 @@ from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import plain, widens
 from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import ticks_of
-from headrace.sql.peek import current_rows, is_relation, parts_of
+from headrace.sql.peek import current_rows
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY, ticks
 

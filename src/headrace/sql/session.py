@@ -37,10 +37,11 @@ from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.scope import visible
+from headrace.sql.bind.stored import is_relation
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Answers, Delivery, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
-from headrace.sql.peek import is_relation, with_keys
+from headrace.sql.peek import with_keys
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 from headrace.sql.table_statements import TableStatements

@@ -18,8 +18,8 @@ from headrace.sql.bind.catalog import Catalog, LiveEntry, ViewEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import plain
+from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.outcomes import Done, Outcome, ShownTable, Words
-from headrace.sql.peek import is_relation, parts_of
 from headrace.sql.printer import to_sql
 
 __all__ = ["ViewStatements", "names_read"]

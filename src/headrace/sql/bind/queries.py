@@ -37,7 +37,7 @@ from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
-from headrace.sql.bind.stored import stored
+from headrace.sql.bind.stored import always, check_union, is_relation, stored
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
@@ -107,6 +107,7 @@ class Queries:
         found = self.select(part, tick)
         for union in reversed(unions):
             left, right = plain(found), plain(self.select(union.right, tick))
+            check_union(self.context, self.catalog, union, left, right)
             with self.context.at(union):
                 both = united(self.context, union.right, left, right)
             found = both if union.all else without_duplicates(both)
@@ -426,14 +427,17 @@ class Queries:
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
+            rows = is_relation(part.stream.query, self.catalog)
         else:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)
+            rows = self.catalog.holds_rows(part.stream.text)
+        whole = always(stream) if rows else None
         relation = Relation(name, {column: column for column in visible(stream.schema.names)})
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing, shown=(stream,))
+        return Item(stream, (relation,), windowing, shown=(whole or stream,))
 
 
 def _calls(part: s.Part) -> list[s.Call]:

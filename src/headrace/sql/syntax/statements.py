@@ -11,8 +11,9 @@ from headrace.sql.syntax.queries import Entry, Into, Query
 
 __all__ = [
     "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "CreateView", "Describe", "Drop",
-    "EdgeLifetime", "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
-    "Script", "Set", "Show", "ShowCreate", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+    "EdgeLifetime", "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy",
+    "Progress", "Script", "Set", "Show", "ShowCreate", "SourceClause", "Split", "SplitBranch", "Statement",
+    "TypedColumn", "Verify",
 ]  # fmt: skip
 
 
