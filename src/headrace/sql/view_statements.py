@@ -51,7 +51,8 @@ class ViewStatements:
         if part.query.into is not None:
             raise context.error(part.query.into, "a view gives its answers to those who read it", instead="no INTO")
         key = old.name if replaces and old is not None else name.text
-        self._check_cycle(context, part, key)
+        if replaces:
+            self._check_replaced(context, part, key)
         bound = Queries(context, self.catalog).query(part.query)
         entry = ViewEntry(
             key,
@@ -67,17 +68,24 @@ class ViewStatements:
             self._check_readers(context, part, entry, old)
         return Done(part, f"{entry.kind} {key} ({entry.schema})")
 
-    def _check_cycle(self, context: Context, part: s.CreateView, key: str) -> None:
-        """Refuse a view that reads itself, also through others."""
-        waiting, seen = list(names_read(part.query)), set[str]()
+    def _check_replaced(self, context: Context, part: s.CreateView, key: str) -> None:
+        """Refuse to replace a view that would read itself, or whose old query something has taken over."""
+        waiting, readers = [key], set[str]()
         while waiting:
-            one = waiting.pop()
-            if one == key.lower() and part.replace:
-                raise context.error(part.name, f"the view {key} would read itself", instead="WITH RECURSIVE, for loops")
-            found = self.catalog.tables.get(self.catalog.key(one, self.catalog.tables) or "")
-            if isinstance(found, ViewEntry) and one not in seen:
-                seen.add(one)
-                waiting += found.reads
+            for reader in self.catalog.dependents(waiting.pop()):
+                kind, name = reader.rsplit(" ", 1)
+                if kind != "VIEW":
+                    raise context.error(
+                        part.name,
+                        f"{reader} has the old query of {key}, and would keep it",
+                        given=key,
+                        instead=f"DROP {reader} before it",
+                    )
+                if name.lower() not in readers:
+                    readers.add(name.lower())
+                    waiting.append(name)
+        if names_read(part.query) & {key.lower(), *readers}:
+            raise context.error(part.name, f"the view {key} would read itself", instead="WITH RECURSIVE, for loops")
 
     def _check_readers(self, context: Context, part: s.CreateView, entry: ViewEntry, old: Any) -> None:
         """Refuse a new query of a view if views over it could not be bound any more."""
