@@ -24,7 +24,7 @@ from headrace.display.words import columns_text
 from headrace.events import history, to_physical
 from headrace.host.driving.query import Query
 from headrace.host.live_tables import followed, table_reads
-from headrace.io.live_table import LiveTableRead, LoggedTable
+from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.sinks import FunctionSink
 from headrace.plan.nodes import Node, sources_of
 from headrace.time import INFINITY
@@ -34,7 +34,7 @@ __all__ = ["MaterializedView", "materialized"]
 _numbers = count(1)
 
 
-class _MaintainedTable(LoggedTable):
+class _MaintainedTable(ChangingTable):
     """The answer of a running query."""
 
     def __init__(self, name: str, node: Node) -> None:

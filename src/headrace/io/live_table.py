@@ -47,7 +47,7 @@ from headrace.plan.policies import Explicit, Physical
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY, format_ticks, ticks
 
-__all__ = ["BEGINNING", "LiveTable", "LiveTableRead", "LoggedTable"]
+__all__ = ["BEGINNING", "ChangingTable", "LiveTable", "LiveTableRead"]
 
 #: When the rows begin that a table has always had: the first instant of the calendar.
 BEGINNING = ticks("0001-01-01T00:00:00Z")
@@ -57,7 +57,7 @@ _PARTITION = "changes"
 Places = NDArray[np.int64]
 
 
-class LoggedTable:
+class ChangingTable:
     """A table that queries read by the log of its changes."""
 
     def __init__(self, name: str, schema: Schema) -> None:
@@ -110,7 +110,7 @@ class LoggedTable:
             return _StoredTable, (self.name, self.log_schema, str(self._log.stored()))
 
 
-class LiveTable(LoggedTable):
+class LiveTable(ChangingTable):
     """The rows of a table, and the log of their changes. Each change is checked as a whole, before any of it is made.
 
     `key` columns identify a row, and are never null; `required` columns are never null. `defaults` are the values of
@@ -321,7 +321,7 @@ def _read(file: Path) -> pa.Table:
 class LiveTableRead(SourceAdapter):
     """The log of a table as a source; `until` is the number of its rows that a run to the end reads, by default all."""
 
-    table: LoggedTable
+    table: ChangingTable
     until: int | None = None
     #: Whether a started query lets statements happen by the clock from then on; the answer of a view does not.
     promises: bool = True
