@@ -137,8 +137,10 @@ class SqlSession(TableStatements, ViewStatements):
     def _columns(self, context: Context, columns: Sequence[s.TypedColumn], like: s.Name | None) -> Schema:
         if like is not None:
             return self.catalog.schema(context, like)
-        found = []
+        found: list[Field] = []
         for column in columns:
+            if any(field.name == column.name.text for field in found):
+                raise context.error(column.name, f"column {column.name.text!r} appears twice", given=column.name.text)
             with context.at(column.type):
                 found.append(Field(column.name.text, Type.parse(column.type.text)))
         return Schema(tuple(found))

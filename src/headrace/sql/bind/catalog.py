@@ -16,6 +16,7 @@ from headrace.io.tables import TableFiles, TableRows
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.sql.bind.context import Context
+from headrace.sql.printer.expressions import written_name
 from headrace.sql.syntax import CreateAggregate, Name
 
 __all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry", "ViewEntry"]
@@ -241,7 +242,7 @@ class Catalog:
                 name,
                 f"{taken!r} exists already",
                 given=name.text,
-                instead=f"another name, or DROP {self.kind_of(among[taken])} {taken} before it",
+                instead=f"another name, or first DROP {self.kind_of(among[taken])} {written_name(Name(taken))}",
             )
 
     def kind_of(self, entry: Any) -> str:
