@@ -45,12 +45,10 @@ from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Admit, Node, Source
 from headrace.plan.policies import Explicit, Physical
 from headrace.schema import Field, Schema, Type
-from headrace.time import INFINITY, format_ticks, ticks
+from headrace.time import BEGINNING, INFINITY, format_ticks
 
-__all__ = ["BEGINNING", "ChangingTable", "LiveTable", "LiveTableRead"]
+__all__ = ["ChangingTable", "LiveTable", "LiveTableRead"]
 
-#: When the rows begin that a table has always had: the first instant of the calendar.
-BEGINNING = ticks("0001-01-01T00:00:00Z")
 _PROMISE_EVERY = 1_000_000  # ticks between two promises
 _TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
 _PARTITION = "changes"

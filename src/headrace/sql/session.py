@@ -97,7 +97,7 @@ class SqlSession(TableStatements, ViewStatements):
     def execute(self, text: str) -> list[Outcome]:
         """Bind the statements of a text, in order."""
         context = Context(text)
-        outcomes: list[tuple[Outcome, Node | None]] = []
+        outcomes: list[tuple[Outcome, Mapping[str, Node]]] = []
         for part in parse(text).statements:
             outcome = self.statement(context, part)
             outcomes.append((outcome, _over_tables_now(outcome)))
@@ -371,16 +371,19 @@ class SqlSession(TableStatements, ViewStatements):
     }
 
 
-def _over_tables_now(outcome: Outcome) -> Node | None:
-    """The plan of a query over its tables as they are now, whenever it runs."""
-    return until_now(outcome.stream.node) if isinstance(outcome, (Answers, Delivery)) else None
+def _over_tables_now(outcome: Outcome) -> dict[str, Node]:
+    """The plans of a query over its tables as they are now, whenever it runs, by the fields of the outcome."""
+    if not isinstance(outcome, (Answers, Delivery)):
+        return {}
+    streams = {"stream": outcome.stream, "peek": outcome.peek if isinstance(outcome, Answers) else None}
+    return {name: until_now(stream.node) for name, stream in streams.items() if stream is not None}
 
 
-def _as_of(outcome: Outcome, then: Node | None) -> Outcome:
+def _as_of(outcome: Outcome, then: Mapping[str, Node]) -> Outcome:
     """A query over its tables as they were at its statement, if later statements of its text have changed them."""
-    if then is None or then == _over_tables_now(outcome):
+    if then == _over_tables_now(outcome):
         return outcome
-    return replace(outcome, stream=Stream(then))  # type: ignore[call-arg]  # it is a query
+    return replace(outcome, **{name: Stream(node) for name, node in then.items()})  # type: ignore[arg-type]
 
 
 def _without_into(part: s.Name | s.Query) -> s.Name | s.Query:

@@ -17,7 +17,6 @@ from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.border import is_shown
 from headrace.host.live_tables import table_reads
-from headrace.io.live_table import BEGINNING
 from headrace.io.tables import TableRows
 from headrace.plan.instants import has_points
 from headrace.sql import syntax as s
@@ -26,7 +25,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.relations import Item, plain
 from headrace.sql.bind.scope import Relation
 from headrace.sql.printer import to_sql
-from headrace.time import INFINITY
+from headrace.time import BEGINNING, INFINITY
 
 __all__ = ["always", "check_union", "is_relation", "parts_of", "so_far", "stored"]
 
