@@ -56,6 +56,7 @@ from headrace.errors import UnknownMethod as _UnknownMethod
 from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
+    array,
     avg,
     coalesce,
     col,
@@ -126,6 +127,7 @@ __all__ = [
     "ValueFormat",
     "advance",
     "approx_distinct",
+    "array",
     "arrival",
     "avg",
     "by",

@@ -30,6 +30,7 @@ def names_read(part: s.Part) -> frozenset[str]:
     parts = parts_of(part)
     found = {one.stream.text for one in parts if isinstance(one, s.FromItem) and isinstance(one.stream, s.Name)}
     found |= {name.text for one in parts if isinstance(one, s.Merge) for name in one.streams}
+    found |= {one.stream.text for one in parts if isinstance(one, s.DivertedFrom)}
     if isinstance(part, s.CreateStream) and isinstance(part.derived, s.Name):
         found.add(part.derived.text)
     return frozenset(name.lower() for name in found)
