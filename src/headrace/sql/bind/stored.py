@@ -8,6 +8,7 @@ row is valid; the latter is NULL for rows without end.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -30,9 +31,15 @@ from headrace.time import BEGINNING, INFINITY
 __all__ = ["always", "check_union", "is_relation", "parts_of", "so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
-#: An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
-_ALWAYS = events([{"le": 0, "re": INFINITY, "here": True}])
-_ALWAYS_LIVE = events([{"le": BEGINNING, "re": INFINITY, "here": True}])
+
+
+@cache
+def _always(start: int = 0) -> Stream:
+    """An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
+
+    It is not made before it is needed: reading records loads pandas.
+    """
+    return events([{"le": start, "re": INFINITY, "here": True}])
 
 
 def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
@@ -55,12 +62,12 @@ def stored(entry: TableEntry, part: s.FromItem) -> Item:
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
-    return Item(stream, (relation,), shown=(_ALWAYS,))
+    return Item(stream, (relation,), shown=(_always(),))
 
 
 def always(stream: Stream) -> Stream:
     """An event that holds as long as the rows of tables do that a query reads."""
-    return _ALWAYS_LIVE if table_reads(stream.node) else _ALWAYS
+    return _always(BEGINNING) if table_reads(stream.node) else _always()
 
 
 def is_relation(query: s.Query, catalog: Catalog) -> bool:

@@ -194,7 +194,7 @@ def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, Window
 
 def _written(place: _BoundStream, part: s.Expression) -> str | int:
     """A time as it was written: without an offset, it is one of the window's zone."""
-    if isinstance(part, (s.Text, s.DateTime)):
+    if isinstance(part, (s.Text, s.DateTime, s.TypedText)):
         text = part.value if isinstance(part, s.Text) else part.text
         return text.strip().replace("/", "-").replace(" ", "T", 1)
     return ticks_of(place.context, part, _unit(place))

@@ -21,6 +21,7 @@ from headrace.sql.printer.expressions import (
     words,
     writes,
     written_name,
+    written_type,
 )
 from headrace.sql.printer.patterns import named_queries
 from headrace.sql.printer.tables import if_not_exists, new_name, table_columns
@@ -218,7 +219,7 @@ def _columns(columns: tuple[s.TypedColumn, ...]) -> str:
 
 @writes(s.TypedColumn)
 def _(part: s.TypedColumn) -> str:
-    return f"{text(part.name)} {text(part.type)}"
+    return f"{text(part.name)} {written_type(part.type)}"
 
 
 @writes(s.CreateSchema)

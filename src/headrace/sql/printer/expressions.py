@@ -24,8 +24,14 @@ __all__ = [
     "words",
     "writes",
     "written_name",
+    "written_type",
 ]
 
+#: Types that are more than a name.
+_TYPE = re.compile(
+    r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>"
+)
+_CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
 _AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
@@ -124,10 +130,21 @@ def _(part: s.DateTime) -> str:
     return f"DATETIME {quoted(part.text)}"
 
 
+@writes(s.TypedText)
+def _(part: s.TypedText) -> str:
+    return f"{part.kind} {quoted(part.text)}"
+
+
+def written_type(name: s.Name) -> str:
+    """The name of a type, with its parameters."""
+    return name.text if _TYPE.fullmatch(name.text) else written_name(name)
+
+
 @writes(s.Duration)
 def _(part: s.Duration) -> str:
-    amounts = (f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts)
-    return " ".join(amounts) or "FOREVER"
+    written = " ".join(f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts) or "FOREVER"
+    months = any(unit.lower().rstrip("s") in _CALENDAR for _, unit in part.amounts)
+    return f"INTERVAL {quoted(written)}" if months and len(part.amounts) > 1 else written
 
 
 @writes(s.Column)
@@ -151,7 +168,7 @@ def _level(part: s.Expression) -> int:
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
     if isinstance(part, s.Element):
         return _POSTFIX
-    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsJson | s.IsNull | s.Like) else _PRIMARY
+    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsDistinct | s.IsJson | s.IsNull | s.Like) else _PRIMARY
 
 
 def _at_least(level: int, part: s.Expression) -> str:
@@ -194,7 +211,13 @@ def _(part: s.In) -> str:
 
 @writes(s.IsNull)
 def _(part: s.IsNull) -> str:
-    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}NULL"
+    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}{part.what}"
+
+
+@writes(s.IsDistinct)
+def _(part: s.IsDistinct) -> str:
+    left, right = (_at_least(_COMPARISON + 1, one) for one in (part.left, part.right))
+    return f"{left} IS {_negated(part)}DISTINCT FROM {right}"
 
 
 @writes(s.IsJson)
@@ -223,7 +246,7 @@ def _(part: s.Case) -> str:
 
 @writes(s.Cast)
 def _(part: s.Cast) -> str:
-    return f"CAST({text(part.value)} AS {written_name(part.type)})"
+    return f"CAST({text(part.value)} AS {written_type(part.type)})"
 
 
 @writes(s.Named)

@@ -9,8 +9,8 @@ from headrace.sql.syntax.parts import Part
 
 __all__ = [
     "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "In",
-    "IsJson", "IsNull",
-    "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
+    "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "Number", "Over", "Star", "Text", "TypedText", "Unary",
+    "Value",
 ]  # fmt: skip
 
 
@@ -52,6 +52,14 @@ class Value(Expression):
 class DateTime(Expression):
     """`DATETIME '2024-05-01 12:00:00'`."""
 
+    text: str
+
+
+@dataclass(frozen=True)
+class TypedText(Expression):
+    """`DATE '2024-05-01'`, `DECIMAL '1.25'`."""
+
+    kind: Literal["DATE", "DECIMAL"]
     text: str
 
 
@@ -115,9 +123,19 @@ class In(Expression):
 
 @dataclass(frozen=True)
 class IsNull(Expression):
-    """`x IS [NOT] NULL`."""
+    """`x IS [NOT] NULL`, `x IS [NOT] TRUE`, FALSE or UNKNOWN."""
 
     value: Expression
+    negated: bool = False
+    what: Literal["NULL", "TRUE", "FALSE", "UNKNOWN"] = "NULL"
+
+
+@dataclass(frozen=True)
+class IsDistinct(Expression):
+    """`a IS [NOT] DISTINCT FROM b`: a comparison that holds NULL to be equal to NULL."""
+
+    left: Expression
+    right: Expression
     negated: bool = False
 
 
@@ -140,11 +158,11 @@ class Element(Expression):
 
 @dataclass(frozen=True)
 class Like(Expression):
-    """`x [NOT] LIKE 'a%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
+    """`x [NOT] LIKE 'a%'`, `x [NOT] ILIKE 'A%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
 
     value: Expression
     pattern: Expression
-    operator: Literal["LIKE", "REGEXP"] = "LIKE"
+    operator: Literal["LIKE", "ILIKE", "REGEXP"] = "LIKE"
     negated: bool = False
 
 

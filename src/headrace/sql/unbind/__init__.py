@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import count
 from typing import Any, ClassVar
 
@@ -322,6 +323,9 @@ class Unbinder:
             return self.expression(expr.child)
         if isinstance(expr, engine.Duration):
             return _length(expr.value)
+        if isinstance(expr, engine.Months):
+            months = s.Duration(((abs(expr.value), "month"),))
+            return s.Unary("-", months) if expr.value < 0 else months
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -464,6 +468,8 @@ def _literal(value: Any) -> s.Expression:
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())
+    if isinstance(value, (date, Decimal)):
+        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
     if isinstance(value, float) and not math.isfinite(value):
         return _not_finite(value)
     negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
