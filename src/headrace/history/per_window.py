@@ -169,7 +169,8 @@ def top(t: Translation, node: Top) -> None:
         f"""WITH {windows}, ranked AS (
   SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank FROM {chosen}
 )
-SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHERE __rank <= {node.k}""",
+SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked
+WHERE __rank > {node.skip} AND __rank <= {node.skip + node.k}""",
     )
 
 

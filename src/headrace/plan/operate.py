@@ -72,7 +72,7 @@ class Top(PerWindow):
     """The first k events of each window in an order; all columns decide between equal ones.
 
     The keys divide windows. Inside a window, `distinct` keeps only the first of the events that agree on its values,
-    and `each` takes k events for each combination of its values.
+    and `each` takes k events for each combination of its values. `skip` leaves out the first few of them.
     """
 
     passes_on: ClassVar[bool] = True
@@ -82,8 +82,13 @@ class Top(PerWindow):
     descending: bool | tuple[bool, ...] = True
     each: tuple[Expr, ...] = ()
     distinct: tuple[Expr, ...] = ()
+    skip: int = 0
 
     def __post_init__(self) -> None:
+        if type(self.skip) is not int or self.skip < 0:
+            raise PlanError(
+                "top skips a number of events", given=self.skip, allowed="a whole number from 0 on", instead="skip=10"
+            )
         if type(self.k) is not int or self.k < 1:
             raise PlanError(
                 "top needs a number of events", given=self.k, allowed="a whole number from 1 on", instead="top(3, ...)"
@@ -131,7 +136,8 @@ class Top(PerWindow):
     def describe(self) -> str:
         each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
-        return f"Top {self.k} by {self._order()}{each}{distinct} {self.window_text()}"
+        skip = f" after {self.skip}" if self.skip else ""
+        return f"Top {self.k}{skip} by {self._order()}{each}{distinct} {self.window_text()}"
 
     def _order(self) -> str:
         if isinstance(self.descending, bool):

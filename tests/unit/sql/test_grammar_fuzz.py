@@ -42,7 +42,7 @@ leaves = st.one_of(
     st.builds(s.TypedText, st.sampled_from(["DATE", "DECIMAL"]), texts),
     some_durations,
     columns,
-)
+)  # an INTERVAL is read as a duration, and written as one
 
 
 def several(parts: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -57,14 +57,20 @@ OPERATORS = ["+", "-", "*", "/", "%", "||", "=", "<>", "<", "<=", ">", ">=", "AN
 
 
 def overs(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Over]:
+    bounds = st.builds(s.FrameBound, st.sampled_from(["preceding", "following"]), maybe(some_durations | numbers))
+    between = st.tuples(*(bounds | st.just(s.FrameBound("current")),) * 2)
     frames = st.one_of(
-        st.just(("unbounded", None)),
-        st.tuples(st.just("rows"), counts.map(s.Number)),
-        st.tuples(st.just("range"), some_durations | numbers),
+        st.just(("unbounded", None, ())),
+        st.tuples(st.just("rows"), counts.map(s.Number), st.just(())),
+        st.tuples(st.just("range"), some_durations | numbers, st.just(())),
+        st.tuples(st.sampled_from(["rows", "range"]), st.none(), between),
     )
     return st.builds(
-        lambda partition, frame, slide, active: s.Over(partition, *frame, slide, active),
+        lambda partition, frame, slide, active, order, base: s.Over(
+            partition, *frame[:2], slide, active, order, frame[2], base
+        ),
         several(parts), frames, maybe(some_durations | numbers), st.booleans(),
+        several(st.builds(s.OrderKey, parts, st.booleans())), maybe(names),
     )  # fmt: skip
 
 
@@ -74,9 +80,11 @@ def nameds(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Named]:
 
 def calls(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Call]:
     plain = st.builds(
-        s.Call, several(names, 1), several(parts | stars), several(nameds(parts)), over=maybe(overs(parts))
-    )
-    return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.just(value=True))
+        s.Call, several(names, 1), several(parts | stars), several(nameds(parts)),
+        over=maybe(overs(parts)), filter=maybe(parts),
+    )  # fmt: skip
+    order = several(st.builds(s.OrderKey, parts, st.booleans()))
+    return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.booleans(), order=order)
 
 
 json_steps = st.one_of(
@@ -139,10 +147,10 @@ brackets = st.one_of(
     st.builds(
         s.SizeWindow, size=measures, every=maybe(measures), starting=st.none() | st.just("first") | small, **window
     ),
-    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), **window),
+    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), on=maybe(columns), **window),
     st.builds(s.SnapshotWindow, **window),
     st.builds(s.CountWindow, edge=st.sampled_from(["start", "end"]), count=counts, **window),
-    st.builds(s.SessionWindow, gap=durations, **window),
+    st.builds(s.SessionWindow, gap=durations, on=maybe(columns), **window),
     st.builds(s.DeltaWindow, delta=small, threshold=small, **window),
     st.builds(s.LandmarkWindow, start=small, every=measures, **window),
     st.builds(s.FixedWindow, start=small, end=small, **window),
@@ -207,8 +215,10 @@ def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
         several(st.builds(s.Entry, small, maybe(names))),
         maybe(small),
         several(order_keys),
-        maybe(st.builds(s.Limit, counts, several(small))),
+        maybe(st.builds(s.Limit, counts, several(small), counts)),
         st.booleans(),
+        several(st.builds(s.NamedWindow, names, overs(small))),
+        maybe(small),
     )
 
 

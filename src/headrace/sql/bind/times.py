@@ -14,7 +14,7 @@ from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.times import EventTime, Moment, window_end, window_start
-from headrace.plan.arrival import is_stamped, stamped
+from headrace.plan.arrival import is_stamped, stamped, starts_at
 from headrace.plan.nodes import Select
 from headrace.plan.times import with_times
 from headrace.schema import ARRIVAL, Field, Type
@@ -25,7 +25,7 @@ from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import CLOCKS, MOMENTS, Relation
 from headrace.sql.printer import to_sql
 
-__all__ = ["as_times", "event_columns", "joined_columns", "window_columns", "window_times"]
+__all__ = ["as_times", "event_columns", "joined_columns", "starts", "window_columns", "window_times"]
 
 
 AnyMoment = Moment | Literal["arrival"]
@@ -69,6 +69,14 @@ def window_times(part: s.Select, item: Item) -> Item:
     times = {MOMENTS[name]: f"{MOMENTS[name]}()" for name in asked}
     fields = tuple(Field(name, kind) for name in times.values())
     return _with_relation(replace(item, window_times=fields), times)
+
+
+def starts(item: Item, expr: Expr) -> bool:
+    """Whether a column has the start of each event: `le`, or the column that the stream's times come from."""
+    if isinstance(expr, Column) and any(relation.times.get("start") == expr.name for relation in item.relations):
+        return True
+    kind = expr.type(item.stream.schema)
+    return (kind is Type.DATETIME or kind.is_integer) and starts_at(item.stream.node, expr)
 
 
 def as_times(expr: Expr) -> Expr:

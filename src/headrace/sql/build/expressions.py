@@ -86,7 +86,8 @@ class ExpressionBuilder:
 
     late_policy = bad_rows_policy = console = show_what = liveliness = all = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
-    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = truth_value = trim_side = word
+    compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = word
+    truth_value = trim_side = frame_unit = word
 
     # ---- operators
 
@@ -223,10 +224,13 @@ class ExpressionBuilder:
     def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call | s.Cast:
         if parts and isinstance(parts[-1], Clause) and parts[-1].field == "returning":
             return self._returning(self.call(at, path, *parts[:-1]), parts[-1])
-        over = [part for part in parts if isinstance(part, Clause)]
+        given = [part for part in parts if isinstance(part, Clause)]
         plain, named = self.arguments(parts)
         distinct = "DISTINCT" in parts[:1]
-        return self.make(s.Call, at, over, name=path, arguments=plain, named=named, distinct=distinct)
+        return self.make(s.Call, at, given, name=path, arguments=plain, named=named, distinct=distinct)
+
+    def filter(self, at: Span, _: Token, condition: Clause) -> Clause:
+        return Clause("filter", condition.value, at)
 
     def _returning(self, call: s.Call | s.Cast, type: Clause) -> s.Cast:
         """`json_value(x, '$.a' RETURNING LONG)`, which is a cast."""
@@ -251,9 +255,19 @@ class ExpressionBuilder:
         return s.Named(name, value, at=at)
 
     def over(self, at: Span, *given: Clause) -> Clause:
-        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
-        return Clause("over", self.make(s.Over, at, flat), at)
+        return Clause("over", self.window_of(at, given), at)
 
+    def over_name(self, at: Span, name: s.Name) -> Clause:
+        return Clause("over", s.Over(base=name, at=at), at)
+
+    def window_of(self, at: Span, given: Iterable[Clause]) -> s.Over:
+        """A window of OVER; with an ORDER BY and no frame it has that of standard SQL."""
+        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
+        if any(part.field == "order" for part in flat) and not any(part.field == "frame" for part in flat):
+            flat += self.range_unbounded_frame(at).value
+        return self.make(s.Over, at, flat)
+
+    base = clause("base")
     partition = clauses("partition")
 
     def rows_frame(self, at: Span, rows: Token) -> Clause:
@@ -264,6 +278,30 @@ class ExpressionBuilder:
 
     def unbounded_frame(self, at: Span) -> Clause:
         return Clause("frame", "unbounded", at)
+
+    def range_unbounded_frame(self, at: Span) -> Clause:
+        return self.between_frame(at, "RANGE", s.FrameBound("preceding", at=at), s.FrameBound("current", at=at))
+
+    def current_frame(self, at: Span, unit: str) -> Clause:
+        return self.between_frame(at, unit, *(s.FrameBound("current", at=at),) * 2)
+
+    def between_frame(self, at: Span, unit: str, *bounds: s.FrameBound) -> Clause:
+        return Clause("frame and size", (Clause("frame", unit.lower(), at), Clause("between", bounds, at)), at)
+
+    def unbounded_preceding(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("preceding", at=at)
+
+    def unbounded_following(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("following", at=at)
+
+    def current_row(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("current", at=at)
+
+    def preceding(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("preceding", self.amount((size.start, size.end), size), at=at)
+
+    def following(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("following", self.amount((size.start, size.end), size), at=at)
 
     def _frame(self, kind: str, at: Span, size: s.Expression) -> Clause:
         return Clause("frame and size", (Clause("frame", kind, at), Clause("size", size, at)), at)
@@ -375,6 +413,6 @@ class ExpressionBuilder:
         """A duration, or a number in the unit of its column."""
         if isinstance(value, s.Duration):
             return value
-        if value.kind == "DURATION":
+        if value.kind in ("DURATION", "INTERVAL"):
             return self.duration(at, value)
         return self.number((value.start, value.end), value)

@@ -21,6 +21,7 @@ __all__ = [
     "listed",
     "quoted",
     "text",
+    "window_text",
     "words",
     "writes",
     "written_name",
@@ -35,6 +36,7 @@ _CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
 _AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
+_AS_BASE = frozenset({"ACTIVE", "PARTITION", "RANGE", "ROWS", "SLIDE", "UNBOUNDED"})  # nor are these in OVER
 
 _LEVELS = (
     ("OR",), ("AND",), ("NOT",), ("=", "<>", "<", "<=", ">", ">="),
@@ -256,9 +258,33 @@ def _(part: s.Named) -> str:
 
 @writes(s.Over)
 def _(part: s.Over) -> str:
-    size = "UNBOUNDED" if part.frame == "unbounded" else f"{part.frame.upper()} {text(part.size)}"
+    if part == s.Over(base=part.base) and part.base is not None:
+        return f"OVER {written_name(part.base)}"
+    return f"OVER ({window_text(part)})"
+
+
+def window_text(part: s.Over) -> str:
+    """What stands in the parentheses of OVER and WINDOW."""
+    base = written_name(part.base, _AS_BASE) if part.base is not None else ""
+    frame = "UNBOUNDED PRECEDING"
+    if part.between:
+        frame = f"{part.frame.upper()} BETWEEN {text(part.between[0])} AND {text(part.between[1])}"
+    elif part.frame != "unbounded":
+        frame = f"{part.frame.upper()} {text(part.size)} PRECEDING"
     slide, active = clause("SLIDE", part.slide), "ACTIVE EXPIRATION" if part.active else ""
-    return f"OVER ({words(clauses('PARTITION BY', part.partition), size, 'PRECEDING', slide, active)})"
+    return words(base, clauses("PARTITION BY", part.partition), clauses("ORDER BY", part.order), frame, slide, active)
+
+
+@writes(s.FrameBound)
+def _(part: s.FrameBound) -> str:
+    if part.kind == "current":
+        return "CURRENT ROW"
+    return f"{'UNBOUNDED' if part.size is None else text(part.size)} {part.kind.upper()}"
+
+
+@writes(s.OrderKey)
+def _(part: s.OrderKey) -> str:
+    return words(text(part.value), "DESC" if part.descending else "")
 
 
 def _is_array(part: s.Call) -> bool:
@@ -273,4 +299,6 @@ def _(part: s.Call) -> str:
         return f"ARRAY[{listed(part.arguments)}]"
     name = ".".join(written_name(each, _AS_CALL) for each in part.name)
     distinct = "DISTINCT " if part.distinct else ""
-    return words(f"{name}({distinct}{listed((*part.arguments, *part.named))})", text(part.over) if part.over else "")
+    arguments = words(f"{distinct}{listed((*part.arguments, *part.named))}", clauses("ORDER BY", part.order))
+    filtered = f"FILTER (WHERE {text(part.filter)})" if part.filter is not None else ""
+    return words(f"{name}({arguments})", filtered, text(part.over) if part.over else "")

@@ -208,7 +208,7 @@ class Unbinder:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
-        limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
+        limit = s.Limit(node.k, tuple(map(self.expression, node.each)), node.skip)
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
 
@@ -236,6 +236,8 @@ class Unbinder:
         over = s.Over(partition, slide=slide)
         if frame.rows is not None:
             over = s.Over(partition, "rows", s.Number(frame.rows), slide)
+        elif frame.peers:
+            over = _with_peers(node, partition)
         elif frame.range is not None:
             over = s.Over(partition, "range", _duration(frame.range), slide)
         columns = tuple(s.Entry(_column(name)) for name in visible(node.input.schema.names))
@@ -400,6 +402,15 @@ _LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
 
 
 # --- small things ----------------------------------------------------------------------------------------------------
+
+
+def _with_peers(node: p.Over, partition: tuple[s.Expression, ...]) -> s.Over:
+    """The frame of standard SQL, which is for streams of instants."""
+    if not has_points(node.input):
+        raise NotInSql(node.describe())
+    start = s.FrameBound("preceding", _duration(node.frame.range))
+    order = (s.OrderKey(_column(OWN_TIME)),)
+    return s.Over(partition, "range", order=order, between=(start, s.FrameBound("current")))
 
 
 def _everything(source: s.FromItem, **more: Any) -> s.Select:
