@@ -286,6 +286,7 @@ class SqlSession(TableStatements, ViewStatements):
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
+        self.catalog.answers[name] = StreamEntry(name, stream.schema, stream.node, to_sql(part))
         shown = self._emitted(part.query, queries.query(peek)) if order else None
         return Answers(part, name, self._emitted(part.query, stream), relation, shown, order)
 

@@ -146,6 +146,8 @@ class Catalog:
     )
     #: The text of the queries, by name.
     queries: dict[str, str] = field(default_factory=dict)
+    #: Their answers, which later statements may read; streams and tables of that name come first.
+    answers: dict[str, StreamEntry] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
@@ -177,7 +179,7 @@ class Catalog:
     def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry | LiveEntry | ViewEntry:
         """The stream or table of that name in FROM."""
         found: StreamEntry | TableEntry | LiveEntry | ViewEntry = self._found(
-            context, name, {**self.tables, **self.streams}, "stream"
+            context, name, {**self.answers, **self.tables, **self.streams}, "stream"
         )
         return found
 

@@ -20,6 +20,7 @@ from headrace.border import is_shown
 from headrace.host.live_tables import table_reads
 from headrace.io.tables import TableRows
 from headrace.plan.instants import has_points
+from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.context import Context
@@ -28,7 +29,7 @@ from headrace.sql.bind.scope import Relation
 from headrace.sql.printer import to_sql
 from headrace.time import BEGINNING, INFINITY
 
-__all__ = ["always", "check_union", "is_relation", "parts_of", "so_far", "stored"]
+__all__ = ["always", "check_union", "held_forever", "is_relation", "parts_of", "so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
 
@@ -51,14 +52,19 @@ def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
     return history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
 
 
-def stored(entry: TableEntry, part: s.FromItem) -> Item:
-    """The current rows of a table as events without end."""
-    rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
-    count, table = rows.table.num_rows, rows.table
+def held_forever(table: pa.Table, columns: Schema) -> Stream:
+    """Rows as events without end."""
+    count = table.num_rows
     control = pa.table({"kind": ["insert"] * count, "le": [0] * count, "re": [INFINITY] * count})
     for name in control.column_names[::-1]:
         table = table.add_column(0, name, control.column(name))
-    stream = events(table, rows.columns)
+    return events(table, columns)
+
+
+def stored(entry: TableEntry, part: s.FromItem) -> Item:
+    """The current rows of a table as events without end."""
+    rows = entry.table if isinstance(entry.table, TableRows) else entry.table.read()
+    stream = held_forever(rows.table, rows.columns)
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
@@ -93,7 +99,7 @@ def parts_of(part: s.Part) -> list[s.Part]:
     return found
 
 
-def check_union(context: Context, catalog: Catalog, part: s.Union, left: Stream, right: Stream) -> None:
+def check_union(context: Context, catalog: Catalog, part: s.SetOperation, left: Stream, right: Stream) -> None:
     """Refuse the union of a stream of instants and a table, as ESL does: the one happens, the other holds."""
     for stream, select, other in ((left, part.left, right), (right, part.right, left)):
         tables = [one for one in parts_of(select) if isinstance(one, s.FromItem)]

@@ -68,15 +68,21 @@ class TableBuilder(ExpressionBuilder):
     default = clause("default")
     at_time = clause("time")
 
-    def insert_values(self, at: Span, target: s.Name | s.Into, *parts: Any) -> s.InsertValues:
-        table, columns = self._table_target(target)
-        time = [part for part in parts if isinstance(part, Clause)]
-        rows = tuple(part for part in parts if isinstance(part, s.ValuesRow))
-        return self.make(s.InsertValues, at, time, table=table, columns=columns, rows=rows)
-
-    def insert_at(self, at: Span, target: s.Name | s.Into, time: Clause, query: s.Query) -> s.InsertSelect:
+    def insert_at(self, at: Span, target: s.Name | s.Into, time: Clause, query: s.Query) -> s.ChangeTable:
+        rows = self._inserted_rows(at, target, query, [time])
+        if rows is not None:
+            return rows
         table, columns = self._table_target(target)
         return self.make(s.InsertSelect, at, [time], table=table, columns=columns, query=query)
+
+    def _inserted_rows(
+        self, at: Span, target: s.Name | s.Into, query: Any, time: Iterable[Clause] = ()
+    ) -> s.InsertValues | None:
+        """`INSERT INTO t VALUES …`, if the query is nothing but VALUES."""
+        if not isinstance(query, s.Query) or not isinstance(query.body, s.Values) or query != s.Query(query.body):
+            return None
+        table, columns = self._table_target(target)
+        return self.make(s.InsertValues, at, time, table=table, columns=columns, rows=query.body.rows)
 
     def _table_target(self, target: s.Name | s.Into) -> tuple[s.Name, tuple[s.Name, ...]]:
         """`t (a, b)` as a table and its columns: the grammar reads it as a place with arguments."""

@@ -146,8 +146,9 @@ def _(part: s.Subquery) -> str:
 
 @writes(s.FromItem)
 def _(part: s.FromItem) -> str:
-    columns = f"({listed(part.stream.columns)})" if isinstance(part.stream, s.Unnest) and part.stream.columns else ""
-    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias) + columns)
+    names = part.stream.columns if isinstance(part.stream, s.Unnest) else part.columns
+    columns = f"({listed(names)})" if names else ""
+    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias), columns)
 
 
 @writes(s.Unnest)
@@ -177,7 +178,7 @@ def _(part: s.NamedWindow) -> str:
 def _(part: s.Select) -> str:
     return lines(
         words("SELECT", "DISTINCT" if part.distinct else "", listed(part.entries)),
-        clause("FROM", part.source),
+        clause("FROM", part.source) if part.source != s.NO_SOURCE else "",
         *map(text, part.joins),
         clause("WHERE", part.where),
         clauses("GROUP BY", part.group),
@@ -189,9 +190,25 @@ def _(part: s.Select) -> str:
     )
 
 
-@writes(s.Union)
-def _(part: s.Union) -> str:
-    return lines(text(part.left), words("UNION", "ALL" if part.all else ""), text(part.right))
+@writes(s.Values)
+def _(part: s.Values) -> str:
+    return f"VALUES {listed(part.rows)}"
+
+
+def _operand(part: s.Body, *, around: s.SetOperation, right: bool) -> str:
+    """An operand in parentheses where it would be read as something else."""
+    tight = around.kind == "intersect"
+    if isinstance(part, s.SetOperation):
+        apart = right if (part.kind == "intersect") is tight else tight
+    else:
+        apart = isinstance(part, s.Select) and (bool(part.order) or part.limit is not None)
+    return f"(\n{indented(text(part))}\n)" if apart else text(part)
+
+
+@writes(s.SetOperation)
+def _(part: s.SetOperation) -> str:
+    left, right = _operand(part.left, around=part, right=False), _operand(part.right, around=part, right=True)
+    return lines(left, words(part.kind.upper(), "ALL" if part.all else ""), right)
 
 
 @writes(s.Query)
@@ -337,7 +354,10 @@ def _(part: s.CreateTable) -> str:
 
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
-    return f"INSERT {_into(part.target)}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
+    asked = _asked(part.source)
+    # A parenthesis would begin arguments of the target, VALUES rows of a table.
+    named = isinstance(part.source, s.Name) or asked.startswith(("\n(", "\nVALUES "))
+    return f"INSERT {_into(part.target)}" + (" AS" if named else "") + asked
 
 
 @writes(s.Merge)

@@ -19,7 +19,6 @@ from headrace.sql.syntax.aggregates import (
     ScalarSelect,
     Stage,
     UpdateRows,
-    ValuesRow,
 )
 from headrace.sql.syntax.expressions import (
     Between,
@@ -66,17 +65,25 @@ from headrace.sql.syntax.patterns import (
     Subset,
 )
 from headrace.sql.syntax.queries import (
+    NO_SOURCE,
+    Body,
     Entry,
+    Exists,
     FromItem,
+    InQuery,
     Into,
     Join,
     Limit,
     NamedQuery,
+    Quantified,
     Query,
+    ScalarQuery,
     Select,
+    SetOperation,
     Subquery,
-    Union,
     Unnest,
+    Values,
+    ValuesRow,
 )
 from headrace.sql.syntax.statements import (
     Ask,
@@ -138,18 +145,19 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement",
-    "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate",
-    "CreateSchema", "CreateStream", "CreateTable", "CreateView", "DateTime", "Definition", "DeleteFrom", "DeleteRows",
-    "DeltaWindow", "Describe", "DivertedFrom", "Drop", "Duration", "EdgeLifetime", "Element", "Entry", "Explain",
-    "Expression", "Extent", "FixedWindow", "FrameBound", "FromItem", "GridWindow", "In", "Insert", "InsertRows",
-    "InsertSelect", "InsertSelected", "InsertValues", "IntervalLifetime", "Into", "IsDistinct", "IsJson", "IsNull",
-    "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize",
-    "Measure", "Member", "Merge", "Module", "Name", "Named", "NamedQuery", "NamedWindow", "Number", "OrderKey", "Over",
-    "Part", "PhysicalLifetime", "PointLifetime", "Policy", "Progress", "Query", "Register", "ScalarSelect", "Script",
-    "Select", "SessionWindow", "Set", "Shape", "ShapeChain", "ShapeChoice", "ShapePermute", "ShapeRepeat",
-    "ShapeVariable", "Show", "ShowCreate", "SizeWindow", "SnapshotWindow", "SourceClause", "Span", "Split",
-    "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "TableColumn", "Text", "Truncate", "Tuples",
-    "TypedColumn", "TypedText", "Unary", "Union", "Unnest", "UpdateRows", "UpdateTable", "Value", "ValuesRow", "Verify",
-    "Window", "WindowPolicies",
+    "NOWHERE", "NO_SOURCE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
+    "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow",
+    "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable", "CreateView", "DateTime", "Definition",
+    "DeleteFrom", "DeleteRows", "DeltaWindow", "Describe", "DivertedFrom", "Drop", "Duration", "EdgeLifetime",
+    "Element", "Entry", "Exists", "Explain", "Expression", "Extent", "FixedWindow", "FrameBound", "FromItem",
+    "GridWindow", "In", "InQuery", "Insert", "InsertRows", "InsertSelect", "InsertSelected", "InsertValues",
+    "IntervalLifetime", "Into", "IsDistinct", "IsJson", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit",
+    "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member", "Merge", "Module", "Name", "Named",
+    "NamedQuery", "NamedWindow", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy",
+    "Progress", "Quantified", "Query", "Register", "ScalarQuery", "ScalarSelect", "Script", "Select", "SessionWindow",
+    "Set", "SetOperation", "Shape", "ShapeChain", "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show",
+    "ShowCreate", "SizeWindow", "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star",
+    "Statement", "Subquery", "Subset", "TableColumn", "Text", "Truncate", "Tuples", "TypedColumn", "TypedText", "Unary",
+    "Union", "Unnest", "UpdateRows", "UpdateTable", "Value", "Values", "ValuesRow", "Verify", "Window",
+    "WindowPolicies",
 ]  # fmt: skip
