@@ -314,14 +314,17 @@ late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]) | names)
 table_columns = st.builds(s.TypedColumn, names, names) | st.builds(
     s.TableColumn, names, names, not_null=st.just(value=True), key=st.booleans(), default=maybe(small)
 )
+equal_rows = st.integers(1, 2).flatmap(lambda n: several(st.builds(s.ValuesRow, st.tuples(*[small] * n)), 1))
 table_changes = st.one_of(
-    st.builds(s.InsertValues, names, maybe(small), several(names), values_rows),
+    st.builds(s.InsertValues, names, maybe(small), several(names), equal_rows),
     st.builds(s.InsertSelect, names, small, several(names), some_queries),
     st.builds(s.UpdateTable, names, maybe(small), several(st.builds(s.Assignment, names, small), 1), maybe(small)),
     st.builds(s.DeleteFrom, names, maybe(small), maybe(small)),
     st.builds(s.Truncate, names, maybe(small)),
 )
+DROPPED = ["stream", "schema", "table", "aggregate", "view", "materialized view", "query"]
 SHOWN = [
+    "views",
     "streams",
     "sources",
     "sinks",
@@ -355,9 +358,12 @@ statements = st.one_of(
     st.builds(s.Insert, targets, names | some_queries),
     st.builds(s.Merge, merges, maybe(targets)),
     st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
-    st.builds(s.Drop, st.sampled_from(["stream", "schema", "table", "aggregate"]), names),
+    st.builds(s.Drop, st.sampled_from(DROPPED), names, st.booleans()),
+    st.builds(s.CreateView, names, some_queries, materialized=st.booleans(), if_not_exists=st.booleans()),
+    st.builds(s.CreateView, names, some_queries, replace=st.just(value=True)),
+    st.builds(s.ShowCreate, names),
     st.sampled_from(SHOWN).map(s.Show),
-    st.builds(s.Describe, names),
+    st.builds(s.Describe, names | some_queries),
     st.builds(s.Explain, names | some_queries, st.booleans()),
     st.builds(s.Verify, names | some_queries, maybe(counts), maybe(texts)),
     st.builds(s.Set, names, small),

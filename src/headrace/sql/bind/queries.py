@@ -40,7 +40,7 @@ from headrace.sql.bind.relations import Item, lasting, plain, same_columns, stan
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.sets import combined, one_row, values, without_duplicates
-from headrace.sql.bind.stored import stored
+from headrace.sql.bind.stored import always, check_union, is_relation, stored
 from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
@@ -114,6 +114,7 @@ class Queries:
         )
         for operation in reversed(operations):
             left, right = plain(found), plain(self.body(operation.right, tick))
+            check_union(self.context, self.catalog, operation, left, right)
             with self.context.at(operation):
                 found = combined(self.context, operation, left, right)
         return found
@@ -447,18 +448,21 @@ class Queries:
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
+            rows = is_relation(part.stream.query, self.catalog)
         elif isinstance(part.stream, s.Unnest):
             raise no_stream(self.context, part.stream)
         else:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)
+            rows = self.catalog.holds_rows(part.stream.text)
+        whole = always(stream) if rows else None
         relation = self._columns_named(
             part, Relation(name, {column: column for column in visible(stream.schema.names)})
         )
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing, shown=(stream,))
+        return Item(stream, (relation,), windowing, shown=(whole or stream,))
 
     def _columns_named(self, part: s.FromItem, relation: Relation) -> Relation:
         """A relation with the columns that its alias names, by position."""

@@ -36,7 +36,8 @@ class Builder(QueryBuilder, TableBuilder):
     def lone_expression(self, _: Span, value: s.Expression) -> s.Expression:
         return value
 
-    def create_schema(self, at: Span, name: s.Name, *given: Clause) -> s.CreateSchema:
+    def create_schema(self, at: Span, *parts: Any) -> s.CreateSchema:
+        name, given = self.named_clauses(parts)
         return self.make(s.CreateSchema, at, given, name=name)
 
     columns = clauses("columns")
@@ -48,7 +49,8 @@ class Builder(QueryBuilder, TableBuilder):
 
     # ---- streams and tables
 
-    def create_stream(self, at: Span, name: s.Name, *given: Clause) -> s.CreateStream:
+    def create_stream(self, at: Span, *parts: Any) -> s.CreateStream:
+        name, given = self.named_clauses(parts)
         policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
@@ -176,14 +178,21 @@ class Builder(QueryBuilder, TableBuilder):
     def named_ask(self, at: Span, name: s.Name, query: s.Query) -> s.Ask:
         return s.Ask(query, name, at=at)
 
-    def drop(self, at: Span, kind: str, name: s.Name) -> s.Drop:
-        return s.Drop(kind.lower(), name, at=at)  # type: ignore[arg-type]
+    def drop(self, at: Span, kind: str, *parts: Any) -> s.Drop:
+        name, given = self.named_clauses(parts)
+        return self.make(s.Drop, at, given, kind=kind, name=name)
+
+    def drop_kind(self, _: Span, *words: Token) -> str:
+        return " ".join(word.text for word in words).lower()
 
     def show(self, at: Span, what: str) -> s.Show:
         return s.Show(what.lower(), at=at)
 
-    def describe(self, at: Span, name: s.Name) -> s.Describe:
-        return s.Describe(name, at=at)
+    def show_create(self, at: Span, name: s.Name) -> s.ShowCreate:
+        return s.ShowCreate(name, at=at)
+
+    def describe(self, at: Span, target: s.Name | s.Query) -> s.Describe:
+        return s.Describe(target, at=at)
 
     def explained(self, _: Span, *words: Token) -> tuple[str, ...]:
         return tuple(word.text.upper() for word in words)

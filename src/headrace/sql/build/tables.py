@@ -15,12 +15,35 @@ __all__ = ["TableBuilder"]
 class TableBuilder(ExpressionBuilder):
     """Builds the statements that create tables and change their rows."""
 
-    def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
+    def named_clauses(self, parts: Iterable[Any]) -> tuple[s.Name, list[Clause]]:
+        """The name of a statement, which IF EXISTS may precede, and its clauses."""
+        parts = list(parts)
+        return next(part for part in parts if isinstance(part, s.Name)), [p for p in parts if isinstance(p, Clause)]
+
+    def if_not_exists(self, at: Span) -> Clause:
+        return Clause("if_not_exists", True, at)
+
+    def if_exists(self, at: Span) -> Clause:
+        return Clause("if_exists", True, at)
+
+    def create_view(self, at: Span, *parts: Any, **how: Any) -> s.CreateView:
+        name, given = self.named_clauses(parts)
+        return self.make(s.CreateView, at, given, name=name, query=parts[-1], **how)
+
+    def replace_view(self, at: Span, name: s.Name, query: s.Query) -> s.CreateView:
+        return self.create_view(at, name, query, replace=True)
+
+    def create_materialized(self, at: Span, *parts: Any) -> s.CreateView:
+        return self.create_view(at, *parts, materialized=True)
+
+    def create_table(self, at: Span, *parts: Any) -> s.CreateTable:
+        name, given = self.named_clauses(parts)
         flat = [one for part in given for one in (part.value if part.field == "parts" else (part,))]
         return self.make(s.CreateTable, at, flat, name=name)
 
-    def create_table_as(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
-        return s.CreateTable(name, query=query, at=at)
+    def create_table_as(self, at: Span, *parts: Any) -> s.CreateTable:
+        name, given = self.named_clauses(parts)
+        return self.make(s.CreateTable, at, given, name=name, query=parts[-1])
 
     def table_columns(self, at: Span, *parts: s.TypedColumn | Clause) -> Clause:
         columns = tuple(part for part in parts if isinstance(part, s.TypedColumn))

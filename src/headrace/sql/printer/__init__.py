@@ -25,7 +25,7 @@ from headrace.sql.printer.expressions import (
     written_type,
 )
 from headrace.sql.printer.patterns import named_queries
-from headrace.sql.printer.tables import table_columns
+from headrace.sql.printer.tables import if_not_exists, new_name, table_columns
 
 __all__ = ["to_sql"]
 
@@ -244,7 +244,9 @@ def _(part: s.TypedColumn) -> str:
 
 @writes(s.CreateSchema)
 def _(part: s.CreateSchema) -> str:
-    return words("CREATE SCHEMA", text(part.name), _shape(part), clause("EXTENDS", part.extends))
+    return words(
+        "CREATE SCHEMA", if_not_exists(part), new_name(part.name), _shape(part), clause("EXTENDS", part.extends)
+    )
 
 
 @writes(s.PointLifetime)
@@ -336,7 +338,7 @@ def _derived(part: s.Name | s.Query | s.Merge | s.DivertedFrom | None) -> str:
 @writes(s.CreateStream)
 def _(part: s.CreateStream) -> str:
     rest = (each for each in (part.lifetime, part.source, part.progress, part.policy) if each is not None)
-    first = words("CREATE STREAM", text(part.name), _shape(part))
+    first = words("CREATE STREAM", if_not_exists(part), new_name(part.name), _shape(part))
     clauses = [indented(text(each)) for each in rest if text(each)]
     derived = _derived(part.derived)
     return lines(first, *clauses, derived) if clauses else words(first, derived)
@@ -344,7 +346,7 @@ def _(part: s.CreateStream) -> str:
 
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
-    first = words("CREATE TABLE", text(part.name), table_columns(part))
+    first = words("CREATE TABLE", if_not_exists(part), new_name(part.name), table_columns(part))
     if part.query is not None:
         return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
@@ -380,7 +382,7 @@ def _(part: s.Split) -> str:
 
 @writes(s.Drop)
 def _(part: s.Drop) -> str:
-    return f"DROP {part.kind.upper()} {text(part.name)}"
+    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", new_name(part.name))
 
 
 @writes(s.Show)
@@ -388,9 +390,14 @@ def _(part: s.Show) -> str:
     return f"SHOW {part.what.upper()}"
 
 
+@writes(s.ShowCreate)
+def _(part: s.ShowCreate) -> str:
+    return f"SHOW CREATE {text(part.name)}"
+
+
 @writes(s.Describe)
 def _(part: s.Describe) -> str:
-    return f"DESCRIBE {text(part.name)}"
+    return f"DESCRIBE{_asked(part.target)}"
 
 
 def _asked(part: s.Name | s.Query, keywords: frozenset[str] = _AS_ASKED) -> str:
