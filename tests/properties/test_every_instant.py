@@ -108,3 +108,47 @@ def test_differential_an_answer_of_every_group(stream: hr.Stream, n: int):
     made = stream.group_by("k").apply(lambda group: group.where(col("i") > 0).aggregate(n=hr.count()))
     differential_reference(made.node, buckets=n)
     differential_reference(stream.aggregate(n=hr.count()).final().node, buckets=n)
+
+
+# --- ranks, and aggregates beside each event ------------------------------------------------------------------------
+
+PLACES: dict[str, Any] = {"n": "row_number", "r": "rank", "d": "dense_rank"}
+
+
+@given(relations(9), st.sampled_from(["i", "x"]), st.booleans(), st.sampled_from([(), ("k",)]), buckets())
+def test_differential_places(stream: hr.Stream, by: str, down: bool, keys: tuple[str, ...], n: int):
+    ranked = stream.select("k", by).group_by(*keys).rank(by, descending=down, **PLACES)
+    differential_reference(ranked.node, buckets=n)
+
+
+@settings(max_examples=HALF)
+@given(relations(9), st.integers(-1, 3), buckets())
+def test_differential_the_first_few(stream: hr.Stream, most: int, n: int):
+    """A filter of places bounds the ranking, which changes no answer."""
+    ranked = stream.select("k", "i").group_by("k").rank("i", n="row_number", r="rank")
+    differential_reference(ranked.select("k", "i", m=col("n"), r="r").where(col("m") <= most).node, buckets=n)
+
+
+@given(relations(9), buckets())
+def test_oracle_aggregates_beside_each_event(stream: hr.Stream, n: int):
+    made = stream.select("k", "i").group_by("k").with_columns(n=hr.count(), s=hr.sum("i"), m=hr.max("i"))
+    rows = stream.cht().to_pylist()
+    expected: list[tuple[Any, ...]] = []
+    for k, i in {(row["k"], row["i"]) for row in rows}:
+
+        def answer(alive: list[Row], k: Any = k, i: Any = i) -> Iterable[tuple[Any, ...]]:
+            group = [row for row in alive if row["k"] == k]
+            copies = sum(row["i"] == i for row in group)
+            return [(k, i, *total(group), number) for number in range(copies)]
+
+        # Copies are counted apart, and the numbers of copies are not part of the answer.
+        expected += [one[:-1] for one in at_every_instant(rows, answer, [row["le"] for row in rows])]
+    answers = found(made, buckets=n)
+    times = sorted({time for row in (*answers, *expected) for time in row[:2]})
+    assert _cut(answers, times) == _cut(expected, times)
+
+
+def _cut(rows: list[tuple[Any, ...]], times: list[int]) -> list[tuple[Any, ...]]:
+    """Rows cut at these times: histories that hold the same at every instant are then equal."""
+    parts = [(a, b, *row[2:]) for row in rows for a, b in pairwise(times) if row[0] <= a and b <= row[1]]
+    return sorted(parts, key=repr)
