@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.plans import sources
 
 import headrace as hr
 from headrace import col
+from headrace.operators.per_window import snapshot
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 from headrace.testing.verify.differential import differential_reference
 from headrace.time import INFINITY
@@ -48,15 +50,16 @@ def found(stream: hr.Stream, **options: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in stream.cht(**options).to_pylist()), key=repr)
 
 
-def total(rows: list[Row]) -> tuple[int, int | None, int | None]:
+def total(rows: list[Row]) -> tuple[int, int | None, int | None, int]:
     values = [row["i"] for row in rows if row["i"] is not None]
     whole = sum(values) if values else None  # NULL where it does not fit in 64 bits
-    return len(rows), whole if whole is not None and -(2**63) <= whole < 2**63 else None, max(values, default=None)
+    fits = whole is not None and -(2**63) <= whole < 2**63
+    return len(rows), whole if fits else None, max(values, default=None), len(set(values))
 
 
 @given(relations(), buckets())
 def test_oracle_global_aggregates(stream: hr.Stream, n: int):
-    made = stream.aggregate(n=hr.count(), s=hr.sum("i"), m=hr.max("i"))
+    made = stream.aggregate(n=hr.count(), s=hr.sum("i"), m=hr.max("i"), d=hr.distinct_count("i"))
     rows = stream.cht().to_pylist()
     expected = at_every_instant(rows, lambda alive: [total(alive)], [row["le"] for row in rows])
     assert found(made, buckets=n) == expected
@@ -65,7 +68,8 @@ def test_oracle_global_aggregates(stream: hr.Stream, n: int):
 @given(relations(), st.integers(-2, 2), buckets())
 def test_oracle_global_aggregates_of_some_rows_in_sql(stream: hr.Stream, least: int, n: int):
     """The answer begins with the stream, not with the first row that WHERE keeps; HAVING holds for every row."""
-    text = f"SELECT count(*) AS n, sum(i) AS s, max(i) AS m FROM t WHERE i > {least} HAVING count(*) < 2"
+    listed = "count(*) AS n, sum(i) AS s, max(i) AS m, count(DISTINCT i) AS d"
+    text = f"SELECT {listed} FROM t WHERE i > {least} HAVING count(*) < 2"
     made = hr.sql(text.replace("> -", "> 0 - "), t=stream)
     rows = stream.cht().to_pylist()
 
@@ -78,7 +82,7 @@ def test_oracle_global_aggregates_of_some_rows_in_sql(stream: hr.Stream, least: 
 
 @given(relations(), buckets())
 def test_oracle_groups(stream: hr.Stream, n: int):
-    made = stream.group_by("k").aggregate(n=hr.count(), s=hr.sum("i"), m=hr.max("i"))
+    made = stream.group_by("k").aggregate(n=hr.count(), s=hr.sum("i"), m=hr.max("i"), d=hr.distinct_count("i"))
     rows = stream.cht().to_pylist()
 
     def answer(alive: list[Row]) -> Iterable[tuple[Any, ...]]:
@@ -110,6 +114,16 @@ def test_differential_an_answer_of_every_group(stream: hr.Stream, n: int):
     differential_reference(stream.aggregate(n=hr.count()).final().node, buckets=n)
 
 
+@settings(max_examples=HALF)
+@given(relations(), st.sampled_from([(), ("k",)]), buckets())
+def test_differential_many_changes_of_a_batch_a_few_at_a_time(stream: hr.Stream, keys: tuple[str, ...], n: int):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot, "_MOST", 2)
+        windows = stream.group_by(*keys).window(hr.snapshot())
+        differential_reference(windows.aggregate(least=hr.min("i"), most=hr.max("x")).node, buckets=n)
+        differential_reference(windows.top(2, by="i").node, buckets=n)
+
+
 # --- ranks, and aggregates beside each event ------------------------------------------------------------------------
 
 PLACES: dict[str, Any] = {"n": "row_number", "r": "rank", "d": "dense_rank"}
@@ -131,7 +145,11 @@ def test_differential_the_first_few(stream: hr.Stream, most: int, n: int):
 
 @given(relations(9), buckets())
 def test_oracle_aggregates_beside_each_event(stream: hr.Stream, n: int):
-    made = stream.select("k", "i").group_by("k").with_columns(n=hr.count(), s=hr.sum("i"), m=hr.max("i"))
+    made = (
+        stream.select("k", "i")
+        .group_by("k")
+        .with_columns(n=hr.count(), s=hr.sum("i"), m=hr.max("i"), d=hr.distinct_count("i"))
+    )
     rows = stream.cht().to_pylist()
     expected: list[tuple[Any, ...]] = []
     for k, i in {(row["k"], row["i"]) for row in rows}:
