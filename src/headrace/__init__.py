@@ -34,6 +34,7 @@ from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start_all
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
 from headrace.api.stream import Stream
+from headrace.api.tables import Table, table
 from headrace.api.windows import (
     arrival,
     by,
@@ -118,6 +119,7 @@ __all__ = [
     "Run",
     "Schema",
     "Stream",
+    "Table",
     "Type",
     "ValueFormat",
     "advance",
@@ -206,6 +208,7 @@ __all__ = [
     "state",
     "stddev",
     "sum",
+    "table",
     "time_weighted_avg",
     "top_frequent",
     "tumbling",

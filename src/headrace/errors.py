@@ -15,6 +15,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── EventError         an invalid physical stream                        (ValueError)
     │   ├── LateEvent      an event breaks a promise, under late="raise"
     │   └── BadRow         a row cannot be read, under bad_rows="raise"
+    ├── TableError         a change that a table does not allow              (ValueError)
     ├── SqlError           an invalid text of Headrace SQL                   (ValueError)
     ├── IntentError        an intent that is empty or contradictory          (ValueError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
@@ -37,6 +38,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from unicodedata import combining, east_asian_width
+
+from headrace.literals import sql_text
 
 __all__ = [
     "BadRow",
@@ -60,6 +64,7 @@ __all__ = [
     "SqlError",
     "StoreError",
     "Superseded",
+    "TableError",
     "TimeError",
     "Unavailable",
     "Undecided",
@@ -114,12 +119,15 @@ class HeadraceError(Exception):
     def __str__(self) -> str:
         lines = [f"[{self.code}] {self.message}", *self._place()]
         if self.given is not None:
-            lines.append(f"  given:   {without_secrets(repr(self.given))}")
+            lines.append(f"  given:   {without_secrets(self._given())}")
         if self.allowed:
             lines.append(f"  allowed: {self.allowed}")
         if self.instead:
             lines.append(f"  instead: {self.instead}")
         return "\n".join(lines)
+
+    def _given(self) -> str:
+        return repr(self.given)
 
     def _place(self) -> list[str]:
         """Lines that show the place of the error, if there is one."""
@@ -235,6 +243,12 @@ class BadRow(EventError):
     code = "BAD_ROW"
 
 
+class TableError(HeadraceError, ValueError):
+    """A change that a table does not allow: a key that exists, a null where none may be, a time that goes back."""
+
+    code = "TABLE"
+
+
 class SqlError(HeadraceError, ValueError):
     """An invalid text of Headrace SQL, with the place: `at` are two offsets into `text`.
 
@@ -274,6 +288,9 @@ class SqlError(HeadraceError, ValueError):
         """The error for the part `at` of `text`."""
         return cls(message, text=text, at=at, given=given, allowed=allowed, instead=instead)
 
+    def _given(self) -> str:
+        return repr(self.given) if isinstance(self.given, str) else sql_text(self.given)
+
     def _place(self) -> list[str]:
         if not self.text:
             return []
@@ -281,12 +298,15 @@ class SqlError(HeadraceError, ValueError):
         begin = start - self.column + 1
         stop = self.text.find("\n", start)
         stop = len(self.text) if stop < 0 else stop
-        begin, stop = max(begin, start - _SHOWN // 2), min(stop, start + _SHOWN // 2)
+        first, last = begin, stop
+        if stop - begin > _SHOWN:
+            begin, stop = max(begin, start - _SHOWN // 2), min(stop, start + _SHOWN // 2)
         text = _hidden(self.text, lambda secret: "*" * len(secret))
         shown = "".join(c if c.isprintable() else " " for c in text[begin:stop])
-        margin = f"  {self.line} | "
+        margin = f"  {self.line} | {'…' if begin > first else ''}"
         carets = "^" * max(1, min(end, stop) - start)
-        return [margin + shown, " " * (len(margin) + start - begin) + carets]
+        before = sum(map(_width, text[begin:start]))
+        return [margin + shown + ("…" if stop < last else ""), " " * (len(margin) + before) + carets]
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_sql, (type(self), self.message, self.text, self.at, self.given, self.allowed, self.instead)
@@ -368,8 +388,47 @@ class RowsNotUsed(UserWarning):
     """A run did not use all rows of its inputs: late or malformed rows, or retractions of unknown events."""
 
 
+def _width(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    return 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+
+
 def nearest(name: str, known: Iterable[str], *, least: float = 0.5) -> str | None:
-    """The known name closest to `name`, ignoring case, or None if none is as alike as `least`, of at most 1."""
+    """The known name that `name` probably means, ignoring case and `_`; None if none is likely.
+
+    A name is likely if one is the beginning of the other, or if few letters differ: one of up to four, two of up to
+    eight, three of more, and one fewer if the first letter differs. Short names are alike by chance: `now` is not
+    `pow`. It must also be as alike as `least`, of at most 1.
+    """
     by_lower = {k.lower(): k for k in known}
-    matches = get_close_matches(name.lower(), by_lower, n=1, cutoff=least)
-    return by_lower[matches[0]] if matches else None
+    wanted = name.lower()
+    likely = [k for k in get_close_matches(wanted, by_lower, n=10, cutoff=least) if _is_likely(wanted, k)]
+    likely += [k for k in by_lower if k not in likely and _begins(wanted, k)]
+    best = min(likely, key=lambda k: (_edits(wanted, k), k[:1] != wanted[:1]), default=None)
+    return None if best is None else by_lower[best]
+
+
+def _begins(name: str, other: str) -> bool:
+    short, long = sorted((name, other), key=len)
+    return len(short) >= 3 and long.startswith(short) and len(long) <= 3 * len(short)
+
+
+def _is_likely(name: str, other: str) -> bool:
+    if _begins(name, other) or name.replace("_", "") == other.replace("_", ""):
+        return True
+    size = max(len(name), len(other))
+    most = 1 if size <= 4 else 2 if size <= 8 else 3
+    return _edits(name, other) <= most - (name[:1] != other[:1])
+
+
+def _edits(name: str, other: str) -> int:
+    """How many letters to insert, remove, replace or swap with a neighbour."""
+    before, last = list[int](), list(range(len(other) + 1))
+    for i, letter in enumerate(name, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (letter != wanted)))
+            if i > 1 and j > 1 and letter == other[j - 2] and name[i - 2] == wanted:
+                row[-1] = min(row[-1], before[j - 2] + 1)
+        before, last = last, row
+    return last[-1]

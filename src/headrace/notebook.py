@@ -144,7 +144,7 @@ class Cells:
         settings = self.session.catalog.settings
         done = self._ran(outcome)
         result = done.results[outcome.name]
-        shown = view(settings["view"], result, settings["rows"])
+        shown = view(settings["view"], result, settings["rows"], relation=outcome.relation)
         return Answer(outcome.name, outcome.stream, result, shown, done.losses())
 
     def _ran(self, outcome: Answers | Delivery, **sinks: Any) -> Run:

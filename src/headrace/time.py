@@ -28,7 +28,6 @@ __all__ = [
     "TimeLike",
     "add",
     "duration",
-    "format_date",
     "format_ticks",
     "ticks",
 ]
@@ -174,15 +173,6 @@ def format_ticks(value: int, *, dates: bool = False) -> str:
         return (_EPOCH + timedelta(microseconds=value)).replace(tzinfo=None).isoformat()
     except OverflowError:  # before year 1 or after year 9999
         return str(np.datetime64(value, "us"))
-
-
-def format_date(value: datetime) -> str:
-    """A value of a DATETIME column as text, in the form of `format_ticks`: in UTC.
-
-    >>> format_date(datetime(2024, 5, 1, 12, tzinfo=UTC))
-    '2024-05-01T12:00:00'
-    """
-    return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
 
 
 def format_duration(value: int) -> str:

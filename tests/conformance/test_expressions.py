@@ -240,6 +240,7 @@ def texts() -> Iterator[Expr]:
         s.replace(" ", ""),
     )
     yield from (s.position(part) for part in ("a", "b", "%", "\\", "😀", "𐐨", "'", "\n", "語", "  ", "ab"))
+    yield from (s.split_part(by, k) for by in ("a", "%", "\\", "😀", "ab", "  ") for k in (1, 2, 3, 100))
     yield from (s.code(), n.code(), s.reverse().code(), s.concat("e\u0301🇩🇪\r\n").code())
     yield from (s.reverse(), s.reverse().reverse(), n.reverse(), s.concat("e\u0301🇩🇪\r\n").reverse())
     yield from (fn(k) for fn in (s.repeat, s.left, s.right) for k in (0, 1, 2, 3, 100))

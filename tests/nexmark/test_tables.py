@@ -49,7 +49,7 @@ def in_duckdb(text: str) -> str:
 
 
 @cache
-def changing(rows: int = 600, seed: int = 7, batches: int = 3) -> ChangingTables:
+def changing(rows: int = 600, seed: int = 7, batches: int = 2) -> ChangingTables:
     """The tables of a small auction house."""
     found = physical(replace(HOUSE, rows=rows), revised=0.0)
     tables = {name.removesuffix("s"): _rows(expected_cht(table)) for name, table in found.items()}

@@ -71,6 +71,6 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 @cache
-def changing(scale: float = 0.001, orders: int = 300, seed: int = 20, batches: int = 3) -> ChangingTables:
+def changing(scale: float = 0.001, orders: int = 300, seed: int = 20, batches: int = 2) -> ChangingTables:
     """The tables as they come about, change and shrink."""
     return ChangingTables(tables(scale, orders), KEYS, seed=seed, steady=STEADY, batches=batches)

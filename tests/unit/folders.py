@@ -25,6 +25,7 @@ class Folder:
 
 
 FOLDERS = (
+    Folder(("literals",), "values as SQL writes them"),
     Folder(("errors",), "the exception tree: what was given, what is allowed, what to write instead"),
     Folder(("elsewhere",), "what other libraries call things, for the hints of errors"),
     Folder(("time",), "ticks, durations, infinity"),

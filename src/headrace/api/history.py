@@ -26,6 +26,7 @@ from headrace.history.duckdb import DuckDBHistory
 from headrace.history.inputs import LATE, Late
 from headrace.history.script import HistoryScript, HistoryStatement
 from headrace.history.translate import translate
+from headrace.host.live_tables import as_of_now
 from headrace.io.json_fields import check_fields
 from headrace.io.origins import check_frames
 from headrace.meter import Work, working
@@ -57,6 +58,7 @@ class History:
                 "only Spark has a master", given=f"master={self.master!r}, engine={self.engine!r}",
                 allowed="master with engine='spark'", instead=f"history(engine='spark', master={self.master!r})",
             )  # fmt: skip
+        object.__setattr__(self, "node", as_of_now(self.node))
         check_frames(self.node, named=False)
         _ = self._script  # a plan that cannot be translated raises here, and not after Spark has started
 

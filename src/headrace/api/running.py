@@ -26,6 +26,7 @@ from headrace.events import history
 from headrace.frames import frame_of
 from headrace.host.driving.bounded import run_driven
 from headrace.host.driving.query import Query
+from headrace.host.live_tables import as_of_now, followed
 from headrace.host.local import run_local, start_local
 from headrace.host.losses import describe_losses, lost
 from headrace.host.report import BatchReport
@@ -42,7 +43,7 @@ from headrace.stages.egress import check_places, deliver, prepared, show_losses
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "outputs_of", "run", "run_quietly", "start_all"]
+__all__ = ["Run", "needs_driver", "outputs_of", "run", "run_quietly", "start_all"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
@@ -204,6 +205,8 @@ def run_quietly(
 ) -> Run:
     """`run` without a warning: for callers that show the losses themselves."""
     nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
+    if options.get("checkpoint") is None:  # a run with one continues, and follows its tables
+        nodes = {name: as_of_now(node) for name, node in nodes.items()}
     checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
     with working(f"live on {host}", quiet=any(isinstance(sink, Console) for sink in checked.values())):
         return _run(nodes, host, checked, options)
@@ -213,7 +216,7 @@ def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], opt
     outputs = outputs_of(nodes)
     _check_bounded(outputs)
     common = ["host", "consistency", "sinks"]
-    if host == "local" and options.get("checkpoint") is None and not _needs_loop(outputs, checked.values()):
+    if host == "local" and options.get("checkpoint") is None and not needs_driver(outputs, checked.values()):
         arguments = checked_options(options, [*common, *options_of(run_local), "checkpoint"])
         done = _run_local(outputs, checked, {name: value for name, value in arguments.items() if value is not None})
     else:
@@ -225,7 +228,7 @@ def _run(nodes: Mapping[str, Node], host: Host, checked: Mapping[str, Sink], opt
     return Run(done.results, done.counts, done.statistics, done.examples)
 
 
-def _needs_loop(outputs: Sequence[Output], sinks: Iterable[Sink]) -> bool:
+def needs_driver(outputs: Sequence[Output], sinks: Iterable[Sink] = ()) -> bool:
     """Whether a run needs the loop of a started query: adapters are read and written batch by batch."""
     services = any(isinstance(sink, SinkAdapter) for sink in sinks)
     return services or any(isinstance(source.origin, AdapterRead) for source in sources_of(*outputs))
@@ -271,7 +274,7 @@ def start_all(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
-    plans = [(_consistent(node, consistency), sink) for node, sink in checked_pairs(pairs)]
+    plans = [(followed(_consistent(node, consistency)), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 import pyarrow as pa
 
 from headrace.api import times
+from headrace.api.analyzed import explain_analyzed
 from headrace.api.checks import (
     checked_expr,
     column_or_expr,
@@ -403,6 +404,12 @@ class Stream(Hinting):
         options = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
         return verify(self.node, own_data=own_data, **options)
 
-    def explain(self, *, liveliness: bool = False) -> str:
-        """The operators, where they run and their state; with `liveliness`, how soon answers are final, and advice."""
+    def explain(self, *, liveliness: bool = False, analyze: bool = False) -> str:
+        """The operators, where they run and their state; with `liveliness`, how soon answers are final, and advice.
+
+        With `analyze` the query runs to the end of its inputs, in one thread: the rows, the time and the largest state
+        of each operator.
+        """
+        if analyze:
+            return explain_analyzed(self.node, liveliness=liveliness)
         return explain(outputs_of({"out": self.node}), liveliness=liveliness)

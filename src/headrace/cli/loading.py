@@ -90,14 +90,9 @@ def find_stream(target: str) -> tuple[str, Stream]:
 
 def endless(streams: Iterable[Stream]) -> list[str]:
     """The inputs of these streams that have no end: hosts without a limit, and inputs that only Spark can read."""
-    from headrace.io.origins import FrameRead, HostRead, SparkRead
-    from headrace.plan.nodes import sources_of
+    from headrace.io.origins import endless_origins
 
-    origins = [source.origin for source in sources_of(*(stream.node for stream in streams))]
-    batch = [o for o in origins if isinstance(o, FrameRead) and not o.streaming]
-    unbounded = [o for o in origins if isinstance(o, SparkRead) or (isinstance(o, HostRead) and o.limit is None)]
-    unbounded = [o for o in unbounded if o not in batch]
-    return list(dict.fromkeys(map(str, unbounded)))
+    return endless_origins(*(stream.node for stream in streams))
 
 
 def folder_of(name: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from headrace.literals import format_date
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import STAMPS, Schema
-from headrace.time import format_date
 
 __all__ = ["clipped", "columns_text", "counted", "plan_text", "value_text"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.explain.cost import cost_of_run, cost_of_step
 from headrace.explain.job import in_place, job_of, shuffled_to
 from headrace.explain.loops import loop_lines, loop_runs_as
 from headrace.operators.registry import code_of, runs_as
@@ -19,8 +20,9 @@ from headrace.plan.nodes import (
     Recurse,
 )
 from headrace.stages.cut import Line, line_of
+from headrace.stages.measures import RunCost
 
-__all__ = ["Stage", "Step", "code", "explain", "stages", "steps"]
+__all__ = ["Stage", "Step", "code", "explain", "explain_line", "stages", "steps"]
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,13 @@ def _is_side(node: Node) -> bool:
 
 def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
     """The optimized plan as text; with `liveliness`, how soon answers are final and what would make that sooner."""
+    return explain_line(line_of(outputs), liveliness=liveliness)
+
+
+def explain_line(line: Line, *, liveliness: bool = False, cost: RunCost | None = None) -> str:
+    """A cut plan as text; with the `cost` of a run of it, what each operator did."""
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
-    line = line_of(outputs)
-    lines.append(job_of(line))
+    lines.append(job_of(line) if cost is None else cost_of_run(cost))
     for stage in stages(line):
         lines += [stage.title, *(f"  {move}" for move in stage.moves())]
         for step in stage.steps:
@@ -128,6 +134,8 @@ def explain(outputs: Sequence[Output], *, liveliness: bool = False) -> str:
             lines.append(f"  #{step.number} {step.operator}{reads}")
             lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
             lines += [f"       {inner}" for inner in step.loop]
+            if cost is not None:
+                lines.append(f"       measured: {cost_of_step(line.nodes[step.number - 1], cost)}")
             if liveliness:
                 lines.append(f"       CTI delay: {step.delay}")
                 lines += [f"       advice: {advice}" for advice in step.advice]

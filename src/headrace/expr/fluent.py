@@ -195,6 +195,10 @@ class Fluent:
         """The position of the first occurrence of a text, counted from 1; 0 if there is none."""
         return self._call("position", text)
 
+    def split_part(self, separator: str, part: int) -> Expr:
+        """The part with this number between separators, counted from 1; empty if there are fewer."""
+        return self._call("split_part", separator, part)
+
     def code(self) -> Expr:
         """The number of the first character in Unicode; NULL of an empty text."""
         return self._call("code")

@@ -218,6 +218,7 @@ SHARED: Mapping[str, Build] = {
     "log10": _of_domain("log10", exp.GT),
     "substring": plain("substring"),
     "replace": plain("replace"),
+    "split_part": plain("split_part"),
     "contains": plain("contains"),
     "repeat": plain("repeat"),
     "left": plain("left"),

@@ -280,6 +280,7 @@ _TABLE = (
     Function("substring", _text(Type.STRING, Type.INT, Type.INT), 3, 3, {1: _between(1, _MOST), 2: _between(0, _MOST)}),
     Function("replace", _text(Type.STRING, Type.STRING, Type.STRING), 3, 3, {1: _some_words, 2: _words}),
     Function("position", _text(Type.INT, Type.STRING), 2, 2, {1: _some_words}),
+    Function("split_part", _text(Type.STRING, Type.STRING, Type.INT), 3, 3, {1: _some_words, 2: _between(1, _LONGEST)}),
     Function("repeat", _text(Type.STRING, Type.INT), 2, 2, {1: _between(0, _LONGEST)}),
     *(Function(name, _text(Type.STRING, Type.INT), 2, 2, {1: _between(0, _MOST)}) for name in ("left", "right")),
     *(

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.display.words import counted
 
-__all__ = ["LOG", "Losses", "describe_losses", "lost"]
+__all__ = ["LOG", "Losses", "describe_diverted", "describe_losses", "lost"]
 
 #: The logger of this package. Users decide what it shows.
 LOG = logging.getLogger("headrace")
@@ -83,9 +83,12 @@ def _line(source: str, counts: Mapping[str, int], example: Mapping[str, Any] | N
 
 
 def _example(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return ""
+    return "" if row is None else f"; for example {describe_diverted(row)}"
+
+
+def describe_diverted(row: Mapping[str, Any]) -> str:
+    """A row that was not used, with its place and the reason."""
     line = f", line {row['line']}" if row["line"] is not None else ""
     place = f"{row['file']}{line}: " if row["file"] is not None else ""
     text = row["row"] if len(row["row"]) <= _SHOWN else row["row"][:_SHOWN] + "…"
-    return f"; for example {place}{row['reason']}: {text}"
+    return f"{place}{row['reason']}: {text}"

@@ -8,6 +8,7 @@ table of its changes. In both, a correction is one row that shows the old value 
 from __future__ import annotations
 
 import atexit
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -28,8 +29,9 @@ from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
+from headrace.literals import format_date, sql_text
 from headrace.progress import Progress
-from headrace.time import INFINITY, format_date, format_ticks
+from headrace.time import INFINITY, format_ticks
 
 __all__ = [
     "Row", "batch_rows", "batch_table", "close", "drawn_lines", "show_batch", "show_losses", "show_table", "text_of",
@@ -38,6 +40,7 @@ __all__ = [
 
 NEW, LATEST, CORRECTED, MOVED, WITHDRAWN = "new", "latest", "corrected", "moved", "withdrawn"
 _COLOURS = {NEW: "green", LATEST: "green", CORRECTED: "yellow", MOVED: "yellow", WITHDRAWN: "red"}
+_WIDE = 10_000  # columns of a page that is no terminal: nothing is cut off
 _MAX_ROWS = 2000  # of a batch: a person reads far fewer, and pairing rows takes time
 _EARLIER = 10  # rows of a key that may hold again: the first, and the last ones
 _REMEMBERED = 5  # screens of rows that are kept: where rows are withdrawn, older ones take their place
@@ -70,7 +73,10 @@ def show_batch(sink: Console, name: str, batch_id: int, changes: Changes, progre
     if _SCREENS.watched():
         _SCREENS.update((id(sink), name), sink, batch_id, changes, progress)
     elif len(changes):
-        Terminal().print(batch_table(sink, name, batch_id, changes, progress))
+        terminal = Terminal()
+        if not terminal.is_terminal:
+            terminal.width = _WIDE
+        terminal.print(batch_table(sink, name, batch_id, changes, progress))
 
 
 def show_losses(losses: str) -> None:
@@ -93,28 +99,38 @@ def show_table(table: pa.Table, rows: int) -> None:
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def drawn_lines(table: pa.Table) -> Iterator[str]:
-    """The lines of a table, as drawn tables are written."""
-    columns = [[name, *texts] for name, texts in zip(table.column_names, texts_of(table), strict=True)]
+def drawn_lines(table: pa.Table, *, sql: bool = False) -> Iterator[str]:
+    """The lines of a table, as drawn tables are written; or, with `sql`, with values as SQL writes them."""
+    columns = [[name, *texts] for name, texts in zip(table.column_names, texts_of(table, sql=sql), strict=True)]
     widths = [max(map(len, column)) for column in columns]
     for row in zip(*columns, strict=True):
         yield " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def text_of(name: str, value: object, *, dates: bool = False) -> str:
-    """A value of a column, as text; times are in ticks."""
+def text_of(name: str, value: object, *, dates: bool = False, sql: bool = False) -> str:
+    """A value of a column, as text, with `sql` as SQL writes it; times are in ticks, and may be missing."""
+    if name in _TIMES and (value is None or isinstance(value, int)):
+        return "" if value is None else format_ticks(value, dates=dates)
+    if sql:
+        return sql_text(value)
     if value is None:
         return ""
-    if name in _TIMES and isinstance(value, int):
-        return format_ticks(value, dates=dates)
     return format_date(value) if isinstance(value, datetime) else str(value)
 
 
-def texts_of(table: pa.Table) -> list[list[str]]:
-    """The columns of a table of rows, events or a history, as texts."""
+def texts_of(table: pa.Table, *, sql: bool = False) -> list[list[str]]:
+    """The columns of a table of rows, events or a history, as texts. A CTI has no values."""
     dates = is_shown(table)
     ticks = as_ticks(table)
-    return [[text_of(name, value, dates=dates) for value in ticks[name].to_pylist()] for name in ticks.column_names]
+    columns = [
+        [text_of(name, value, dates=dates, sql=sql) for value in ticks[name].to_pylist()] for name in ticks.column_names
+    ]
+    if not sql or "kind" not in ticks.column_names:
+        return columns
+    ctis = [kind == "cti" for kind in ticks["kind"].to_pylist()]
+    return [
+        ["" if cti and text == "NULL" else text for text, cti in zip(column, ctis, strict=True)] for column in columns
+    ]
 
 
 def batch_table(sink: Console, name: str, batch_id: int, changes: Changes, progress: Progress) -> Group:
@@ -301,23 +317,21 @@ def _table(rows: list[Row], progress: Progress, sink: Console, *, marked: bool) 
     for row in rows:
         final = not row.mark and row.values.get("re", INFINITY) <= progress.cti
         style = "dim" if final else _COLOURS.get(row.mark, "") + (" strike" if row.mark == WITHDRAWN else "")
-        cells = [_cell(name, row, dates=sink.dates) for name in names]
+        cells = [_cell(name, row, sink) for name in names]
         table.add_row(*([Text(row.mark)] if marked else []), *cells, style=style.strip())
     return table
 
 
-def _cell(name: str, row: Row, *, dates: bool) -> Text:
-    new = _text(name, row.values[name], dates=dates)
+def _cell(name: str, row: Row, sink: Console) -> Text:
+    new = _text(name, row.values[name], sink)
     if name not in row.before:
         return Text(new)
-    return Text.assemble((_text(name, row.before[name], dates=dates), "red"), " → ", (new, "bold yellow"))
+    return Text.assemble((_text(name, row.before[name], sink), "red"), " → ", (new, "bold yellow"))
 
 
-def _text(name: str, value: object, *, dates: bool = False) -> str:
-    if value is None:
-        return ""
-    if name in LIFETIME and isinstance(value, int):
-        return format_ticks(value, dates=dates)
+def _text(name: str, value: object, sink: Console) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(_text('', item) or 'null' for item in value)}]"
-    return f"{value:.6g}" if isinstance(value, float) else text_of("", value)
+        return f"[{', '.join(_text('', item, sink) or 'null' for item in value)}]"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.6g}"
+    return text_of(name, value, dates=sink.dates, sql=sink.sql)

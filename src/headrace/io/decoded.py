@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from headrace.io.conversion import convert, reason
 from headrace.io.files import FileState
+from headrace.literals import sql_text
 from headrace.schema import Field, Schema
 
 __all__ = [
@@ -164,7 +165,7 @@ def as_json(table: pa.Table) -> Raw:
         chosen = table.take(pa.array(places))
         columns = [[as_python(value) for value in chosen[name]] for name in chosen.column_names]
         rows = (dict(zip(chosen.column_names, row, strict=True)) for row in zip(*columns, strict=True))
-        return [json.dumps(row, default=str, ensure_ascii=False) for row in rows]
+        return [json.dumps(row, default=sql_text, ensure_ascii=False) for row in rows]
 
     return raw
 

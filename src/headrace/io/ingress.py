@@ -38,6 +38,7 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.on_time import all_on_time
+from headrace.literals import sql_text
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
 from headrace.plan.source import RE_NEW, diverted_rows
@@ -496,4 +497,4 @@ def _row_text(table: pa.Table, row: int, source: Source) -> str:
 def _row_texts(table: pa.Table, source: Source) -> list[str]:
     table = table.drop_columns([name for name in table.column_names if name in STAMPS])
     table = with_date_texts(table) if source.dates else table
-    return [json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist()]
+    return [json.dumps(row, default=sql_text, ensure_ascii=False) for row in table.to_pylist()]

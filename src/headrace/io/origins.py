@@ -34,7 +34,7 @@ from headrace.io.adapter import SourceAdapter
 from headrace.io.files import ORDERS, FileOrder, ListedFile, listing, local_path
 from headrace.io.formats import Format
 from headrace.io.secrets import shown_options, shown_place
-from headrace.plan.nodes import Node, Source
+from headrace.plan.nodes import Node, Source, sources_of
 from headrace.plan.policies import Explicit, Interval, Physical, arrives
 from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
 from headrace.time import INFINITY, NEG_INFINITY
@@ -271,6 +271,13 @@ class FrameRead(SparkRead):
 
     def __str__(self) -> str:
         return f"spark dataframe {self.path}"
+
+
+def endless_origins(*roots: Node) -> list[str]:
+    """The inputs of these streams that have no end: hosts without a limit, and inputs that only Spark can read."""
+    origins = [source.origin for source in sources_of(*roots)]
+    unbounded = [o for o in origins if isinstance(o, SparkRead) or (isinstance(o, HostRead) and o.limit is None)]
+    return list(dict.fromkeys(str(o) for o in unbounded if not (isinstance(o, FrameRead) and not o.streaming)))
 
 
 def check_frames(*roots: Node, named: bool) -> None:

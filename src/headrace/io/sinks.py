@@ -96,9 +96,10 @@ class FileSink(Sink):
 
 @dataclass(frozen=True)
 class Console(Sink):
-    """A table on the terminal."""
+    """A table on the terminal; `sql` shows values as SQL writes them."""
 
     rows: int = 20
+    sql: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,6 +63,11 @@ class TableRows:
         content.update(hash_rows(table).tobytes())
         return cls(content.hexdigest()[:16], label, columns, table)
 
+    @classmethod
+    def now(cls, rows: pa.Table, columns: Schema) -> TableRows:
+        """The rows that a table has now."""
+        return cls.of([fitted(rows, columns, "the table")], columns, "a table")
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableRows) and self.digest == other.digest
 
@@ -112,7 +117,7 @@ def table_of(table: Any, schema: SchemaLike | None = None) -> TableRows | TableF
     wanted = None if schema is None else Schema.of(schema)
     table = frame_table(table, None if wanted is None else wanted.names)
     columns = wanted or Schema.of(table.schema)
-    return TableRows.of([fitted(table, columns, "the table")], columns, "a table")
+    return TableRows.now(table, columns)
 
 
 def fitted(table: pa.Table, columns: Schema, owner: str) -> DecodedBlock:

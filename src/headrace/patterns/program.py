@@ -50,7 +50,8 @@ _PLAIN = {
 _STRICT = frozenset((
     "sqrt", "exp", "ln", "log10", "sign", "sin", "cos", "tan", "asin", "acos", "atan", "radians", "degrees", "floor",
     "ceil", "round", "upper", "lower", "trim", "ltrim", "rtrim", "reverse", "length", "substring", "replace",
-    "position", "repeat", "left", "right", "lpad", "rpad", "starts_with", "ends_with", "contains", "like", "rlike",
+    "position", "split_part", "repeat", "left", "right", "lpad", "rpad", "starts_with", "ends_with", "contains", "like",
+    "rlike",
     "year", "month", "day", "hour", "minute", "second", "day_of_week", "day_of_year", "epoch", "date_trunc", "bit_and",
     "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right", "power", "concat", "floor_divide",
 ))  # fmt: skip

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headrace.errors import SqlError, without_secrets
+from headrace.sql.forms import form_at
 from headrace.sql.tables import END, RESERVED
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _OPERATORS = frozenset(
     {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "|", "^", "&", "<<", ">>", "."}
     | {"AND", "OR", "IS", "NOT", "IN", "BETWEEN", "LIKE", "REGEXP", "RLIKE"}
 )
+_BEGINNINGS = frozenset({"CREATE", "DESCRIBE", "DROP", "EXPLAIN", "INSERT", "QUERY", "SELECT", "SET", "SHOW", "VERIFY"})
 _UNITS = ("ms", "seconds", "minutes", "hours", "days", "weeks", "s", "min", "h", "d")
 
 
@@ -30,11 +32,14 @@ def complain(run: ParseRun, token: Token) -> SqlError:
     """The error for a token that the grammar cannot take where it stands."""
     allowed = run.allowed()
     place, instead = (token.start, token.end), _suggestion(run, token, allowed)
+    form = form_at(run.text, token.start) if token.kind != END else None
+    if form is not None:
+        instead, place = form[0], (form[1], token.end)
     if token.kind == END:
         last = run.tokens[-1].end if run.tokens else 0
         place, message = (last, last), "the text ends too early" if run.tokens else "there is nothing here"
     else:
-        message = f"{_shown(token.text)} cannot stand here"
+        message = f"{_shown(run.text[place[0] : place[1]])} cannot stand here"
     return SqlError.of(message, run.text, place, allowed=_listed(allowed), instead=instead)
 
 
@@ -65,6 +70,8 @@ def _listed(allowed: Iterable[str]) -> str:
 def _suggestion(run: ParseRun, token: Token, allowed: frozenset[str]) -> str:
     """The probable intention: a quoted name, a unit, or a keyword similar to this word or to the one before."""
     previous = run.tokens[-1] if run.tokens else None
+    if ";" in allowed and run.tokens and token.text.upper() in _BEGINNINGS:
+        return "a semicolon between two statements"
     if token.text.upper() in RESERVED and "NAME" in allowed:
         return f'"{token.text}", if this is a name'
     if previous is not None and previous.kind == "NUMBER" and token.kind == "NAME":

@@ -14,6 +14,7 @@ from headrace.errors import SqlError
 from headrace.sql.build import Builder
 from headrace.sql.build.expressions import Token
 from headrace.sql.complain import complain
+from headrace.sql.forms import form_at
 from headrace.sql.syntax import Expression, Script, Span, Statement
 from headrace.sql.tables import END, RESERVED, Production, tables
 
@@ -165,7 +166,9 @@ class ParseRun:
         word = re.compile(r"[\w.]*").match(self.text, start)
         if word and word[0]:
             return SqlError.of("neither a number nor a name", self.text, word.span(), given=word[0][:80])
-        return SqlError.of("a sign that means nothing here", self.text, (start, start + 1), given=sign)
+        form = form_at(self.text, start)
+        hint, place = form or ("", start)
+        return SqlError.of("a sign that means nothing here", self.text, (place, start + 1), given=sign, instead=hint)
 
     # ---- the walk
 

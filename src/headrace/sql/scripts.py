@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from headrace.api.options import StreamRunOptions, StreamStartOptions, shows_options
 from headrace.api.running import Run, run, start_all
 from headrace.api.stream import Stream
+from headrace.api.tables import Table
 from headrace.display.words import clipped
 from headrace.host.driving.query import Query
 from headrace.sql.bind.relations import plain
@@ -45,6 +46,14 @@ class Script:
         return {
             outcome.name: (outcome.stream, outcome.sink) for outcome in self.outcomes if isinstance(outcome, Delivery)
         }
+
+    def table(self, name: str) -> Table:
+        """A table of the script, to change its rows and to look at them."""
+        return self.session.table(name)
+
+    def execute(self, text: str) -> tuple[Outcome, ...]:
+        """Execute more statements, such as `INSERT INTO t VALUES (1)`; queries that follow the table see the change."""
+        return tuple(self.session.execute(text))
 
     @shows_options(StreamRunOptions)
     def run(self, **options: Unpack[StreamRunOptions]) -> Run:

@@ -8,93 +8,47 @@ exception: it runs at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from headrace.adapters.registry import installed_adapters
+from headrace.api.analyzed import explain_analyzed
 from headrace.api.checks import node_of
 from headrace.api.running import Run
 from headrace.api.stream import Stream
+from headrace.api.tables import Table
 from headrace.errors import nearest, without_secrets
 from headrace.expr import Udf
+from headrace.host.live_tables import until_now
 from headrace.io.tables import is_table, table_of
+from headrace.literals import sql_text
 from headrace.modules import Module
 from headrace.modules.registry import modules
-from headrace.plan.nodes import DIVERTED, sources_of
+from headrace.plan.nodes import DIVERTED, Node, sources_of
 from headrace.schema import Field, Schema, Type
+from headrace.sql import changes
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import completes, module_of
 from headrace.sql.bind import sources
-from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.scope import visible
-from headrace.sql.bind.stored import so_far
 from headrace.sql.bind.values import constant
+from headrace.sql.outcomes import Answers, Delivery, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
+from headrace.sql.peek import is_relation, with_keys
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
+from headrace.sql.table_statements import TableStatements
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a statement."""
-
-    statement: s.Statement
-
-
-@dataclass(frozen=True)
-class Done(Outcome):
-    """A statement that created, dropped or set something."""
-
-    message: str
-
-
-@dataclass(frozen=True)
-class Answers(Outcome):
-    """A query, with the stream of its answers."""
-
-    name: str
-    stream: Stream
-
-
-@dataclass(frozen=True)
-class Delivery(Outcome):
-    """A stream and its sink."""
-
-    name: str
-    stream: Stream
-    sink: Any
-
-
-@dataclass(frozen=True)
-class ShownTable(Outcome):
-    """A table to show."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Words(Outcome):
-    """A text to show."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Verified(Outcome):
-    """A verified query, with the report."""
-
-    report: Any
-
-
-class SqlSession:
+class SqlSession(TableStatements):
     """Executes statements. The catalog starts with `streams`; Arrow tables and pandas frames among them are tables.
     `functions` are functions and modules by name.
 
@@ -127,14 +81,25 @@ class SqlSession:
         if is_table(stream):
             self.catalog.tables[name] = TableEntry(name, table_of(stream))
             return
+        if isinstance(stream, Table):
+            self.catalog.tables[name] = LiveEntry(name, stream)
+            return
         node = node_of(stream, f"sql(text, {name}=stream), or {name}=table for an Arrow table or a pandas frame")
         schema = Schema(tuple(field for field in node.schema if field.name in visible(node.schema.names)))
         self.catalog.streams[name] = StreamEntry(name, schema, node)
 
+    def table(self, name: str) -> Table:
+        """A table whose rows change, by its name."""
+        return self.catalog.live(Context(name), s.Name(name, at=(0, len(name)))).table
+
     def execute(self, text: str) -> list[Outcome]:
         """Bind the statements of a text, in order."""
         context = Context(text)
-        return [self.statement(context, statement) for statement in parse(text).statements]
+        outcomes: list[tuple[Outcome, Node | None]] = []
+        for part in parse(text).statements:
+            outcome = self.statement(context, part)
+            outcomes.append((outcome, _over_tables_now(outcome)))
+        return [_as_of(outcome, then) for outcome, then in outcomes]
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
         """Bind one statement of a text."""
@@ -162,8 +127,10 @@ class SqlSession:
     def _columns(self, context: Context, columns: Sequence[s.TypedColumn], like: s.Name | None) -> Schema:
         if like is not None:
             return self.catalog.schema(context, like)
-        found = []
+        found: list[Field] = []
         for column in columns:
+            if any(field.name == column.name.text for field in found):
+                raise context.error(column.name, f"column {column.name.text!r} appears twice", given=column.name.text)
             with context.at(column.type):
                 found.append(Field(column.name.text, Type.parse(column.type.text)))
         return Schema(tuple(found))
@@ -202,21 +169,11 @@ class SqlSession:
             return queries.named(part)
         return queries.query(part) if isinstance(part, s.Query) else self._merged(context, part)
 
-    def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
-        self.catalog.free(context, part.name, among={**self.catalog.streams, **self.catalog.tables})
-        schema = self._columns(context, part.columns, None) if part.columns else None
-        if part.query is None:
-            entry = sources.table(context, self.catalog, part, schema)
-        else:
-            entry = so_far(part, Queries(context, self.catalog).query(part.query), self.options())
-        self.catalog.tables[part.name.text] = entry
-        return Done(part, f"table {entry.name} ({entry.schema})")
-
     def _create_aggregate(self, context: Context, part: s.CreateAggregate) -> Outcome:
         name = part.name.text
         if not completes(part, self.catalog.own):
             self.catalog.free(context, part.name, among=self.catalog.own)
-        module = module_of(context, part, self.catalog.own, {k: v.table for k, v in self.catalog.tables.items()})
+        module = module_of(context, part, self.catalog.own, self.catalog.stored_tables())
         self.catalog.own[name] = module
         self.catalog.aggregates[name] = part
         return Done(part, "aggregate {} ({}): {}".format(*module.summary))
@@ -240,6 +197,9 @@ class SqlSession:
     # --- streams into streams ----------------------------------------------------------------------------------------
 
     def _insert(self, context: Context, part: s.Insert) -> Outcome:
+        into = self.insert_into_table(context, part)
+        if into is not None:
+            return into
         return self._put(context, part, part.target, self._derived(context, part.source))
 
     def _put(
@@ -303,12 +263,20 @@ class SqlSession:
     # --- queries -----------------------------------------------------------------------------------------------------
 
     def _query(self, context: Context, part: s.Ask) -> Outcome:
-        stream = Queries(context, self.catalog).query(replace(part.query, into=None))
+        query, relation = replace(part.query, into=None), is_relation(part.query, self.catalog)
+        peek, order = with_keys(query) if relation and part.query.into is None else (query, ())
+        queries = Queries(context, self.catalog)
+        if order:  # the answer itself has no order, and LIMIT without one would not say which rows it means
+            body = query.body
+            assert isinstance(body, s.Select)
+            query = replace(query, body=replace(body, order=() if body.limit is None else body.order))
+        stream = queries.query(query)
         if part.query.into is not None:
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
-        return Answers(part, name, self._emitted(part.query, stream))
+        shown = self._emitted(part.query, queries.query(peek)) if order else None
+        return Answers(part, name, self._emitted(part.query, stream), relation, shown, order)
 
     def _emitted(self, query: s.Query, stream: Stream) -> Stream:
         final = query.emit is None and self.catalog.settings["emit"] == "final"
@@ -323,9 +291,10 @@ class SqlSession:
         return f"query_{self._query_count}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
-        return Words(
-            part, plain(self._derived(context, _without_into(part.target))).explain(liveliness=part.liveliness)
-        )
+        stream = plain(self._derived(context, _without_into(part.target)))
+        if part.analyze:
+            return Words(part, explain_analyzed(stream.node, liveliness=part.liveliness, **self.options()))
+        return Words(part, stream.explain(liveliness=part.liveliness))
 
     def _verify(self, context: Context, part: s.Verify) -> Outcome:
         options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
@@ -362,11 +331,13 @@ class SqlSession:
                 instead="CREATE STREAM … LATE INTO late_rows, and SELECT * FROM late_rows",
             )
         diverted = self.latest.diverted().select(list(DIVERTED.names))
-        rows = tuple(tuple("" if v is None else str(v) for v in row.values()) for row in diverted.to_pylist())
+        rows = tuple(tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist())
         return ShownTable(part, DIVERTED.names, rows)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
-        name, value = part.name.text.lower(), constant(context, part.value)
+        name = part.name.text.lower()
+        null = isinstance(part.value, s.Value) and part.value.value is None
+        value = changes.moment(context, part.value) if name == "time" and not null else constant(context, part.value)
         if name not in SETTINGS:
             raise context.error(
                 part.name,
@@ -386,12 +357,11 @@ class SqlSession:
         if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value
-        return Done(part, without_secrets(f"{name} = {value}"))
+        return Done(part, without_secrets(f"{name} = {sql_text(value)}"))
 
     _statements: ClassVar[Mapping[type[s.Statement], Callable[[SqlSession, Context, Any], Outcome]]] = {
         s.CreateSchema: _create_schema,
         s.CreateStream: _create_stream,
-        s.CreateTable: _create_table,
         s.CreateAggregate: _create_aggregate,
         s.Drop: _drop,
         s.Insert: _insert,
@@ -403,7 +373,20 @@ class SqlSession:
         s.Describe: _describe,
         s.Show: _show,
         s.Set: _set,
+        **TableStatements.table_statements,
     }
+
+
+def _over_tables_now(outcome: Outcome) -> Node | None:
+    """The plan of a query over its tables as they are now, whenever it runs."""
+    return until_now(outcome.stream.node) if isinstance(outcome, (Answers, Delivery)) else None
+
+
+def _as_of(outcome: Outcome, then: Node | None) -> Outcome:
+    """A query over its tables as they were at its statement, if later statements of its text have changed them."""
+    if then is None or then == _over_tables_now(outcome):
+        return outcome
+    return replace(outcome, stream=Stream(then))  # type: ignore[call-arg]  # it is a query
 
 
 def _without_into(part: s.Name | s.Query) -> s.Name | s.Query:
@@ -460,7 +443,7 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "queries": lambda c: (("query", "text"), [(name, " ".join(text.split())) for name, text in c.queries.items()]),
     "settings": lambda c: (
         ("setting", "value", "what it is"),
-        [(name, str(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
+        [(name, sql_text(c.settings[name]), what) for name, (_, what, _) in SETTINGS.items()],
     ),
 }
 

@@ -1,5 +1,6 @@
-"""Three views of an answer, as plain data for the shell, the notebook and others.
+"""Four views of an answer, as plain data for the shell, the notebook and others.
 
+- `rows`: the rows that hold now, without their times.
 - `history`: which rows hold when, after all corrections.
 - `events`: the physical events in the order of output.
 - `changes`: the rows of each batch, with + for new, − for withdrawn and ± for corrected ones, with the old and the new
@@ -17,6 +18,7 @@ import pyarrow as pa
 from headrace.host.result import Result
 from headrace.io.console import Row, batch_rows, text_of, texts_of
 from headrace.io.sinks import Console
+from headrace.sql.peek import Order, current
 
 __all__ = ["VIEWS", "Cell", "Shown", "ViewRow", "view"]
 
@@ -48,9 +50,16 @@ class Shown:
     more: int = 0
 
 
-def view(kind: str, result: Result, rows: int, *, newest: bool = False) -> Shown:
-    """At most `rows` rows of an answer: the first, or the newest."""
-    return VIEWS[kind](result, rows, newest)
+def view(
+    kind: str, result: Result, rows: int, *, newest: bool = False, relation: bool = False, order: Order = ()
+) -> Shown:
+    """At most `rows` rows of an answer: the first, or the newest.
+
+    `auto` is `rows` for a `relation`, whose rows are in this `order`, and else `history`.
+    """
+    if kind == "rows" or (kind == "auto" and relation):
+        return _table(current(result, order), rows, newest)
+    return VIEWS["history" if kind == "auto" else kind](result, rows, newest)
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:
@@ -66,7 +75,7 @@ def _events(result: Result, rows: int, newest: bool) -> Shown:
 
 def _table(table: pa.Table, rows: int, newest: bool) -> Shown:
     shown = table.slice(max(0, table.num_rows - rows) if newest else 0, rows)
-    lines = tuple(ViewRow(tuple(map(Cell, row))) for row in zip(*texts_of(shown), strict=True))
+    lines = tuple(ViewRow(tuple(map(Cell, row))) for row in zip(*texts_of(shown, sql=True), strict=True))
     return Shown(tuple(shown.column_names), lines, table.num_rows - shown.num_rows)
 
 
@@ -88,9 +97,14 @@ def _changes(result: Result, rows: int, newest: bool) -> Shown:
 
 def _cells(row: Row, names: Sequence[str], *, dates: bool) -> list[Cell]:
     def before(name: str) -> str | None:
-        return text_of(name, row.before[name], dates=dates) if name in row.before else None
+        return text_of(name, row.before[name], dates=dates, sql=True) if name in row.before else None
 
-    return [Cell(text_of(name, row.values[name], dates=dates), before(name)) for name in names]
+    return [Cell(text_of(name, row.values[name], dates=dates, sql=True), before(name)) for name in names]
 
 
-VIEWS: Mapping[str, Callable[[Result, int, Any], Shown]] = {"events": _events, "changes": _changes, "history": _history}
+VIEWS: Mapping[str, Callable[[Result, int, Any], Shown]] = {
+    "rows": lambda result, rows, newest: _table(current(result), rows, newest),
+    "events": _events,
+    "changes": _changes,
+    "history": _history,
+}

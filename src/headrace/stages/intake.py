@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Executor, Future
 from itertools import pairwise
+from time import perf_counter
 from typing import TypeAlias
 
 import numpy as np
@@ -25,9 +26,10 @@ from headrace.io.reading import shown_path, whole_rows
 from headrace.operators.aggregate.accumulators import Layout
 from headrace.operators.aggregate.combine import FIRST, LAST, compact
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Output, Source
+from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, PlanEdge
+from headrace.stages.measures import RunCost
 from headrace.stages.message import REPORTS, RESULT, Message, split
 
 __all__ = ["Intake", "circulated"]
@@ -56,9 +58,10 @@ class Intake:
         sender: int,
         clock: int | None = None,
         workers: Executor | None = None,
+        cost: RunCost | None = None,
     ) -> None:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
-        self.clock, self.workers = clock, workers
+        self.clock, self.workers, self._cost = clock, workers, cost
         self.channel = Channel(source, start, clock)
         self._reports: list[ChannelReport] = []
         self._waiting: list[tuple[Changes, Changes]] = []
@@ -76,6 +79,16 @@ class Intake:
 
     def read(self, block: DecodedBlock, path: str | None = None) -> None:
         """Read a decoded block, of the file at `path` if there is one."""
+        start, waiting = perf_counter(), len(self._waiting)
+        self._judge(block, path)
+        if self._cost is not None:
+            rows, seconds = block.table.num_rows + block.refused.num_rows, perf_counter() - start
+            accepted = sum(len(accepted) for accepted, _ in self._waiting[waiting:])
+            self._cost.add(self.source.fingerprint, rows_in=rows, rows_out=accepted, seconds=seconds)
+        if self._rows >= _TOGETHER:
+            self._send()
+
+    def _judge(self, block: DecodedBlock, path: str | None) -> None:
         self.channel.file = shown_path(self.source, path)
         known = self.channel.file is not None
         if path is not None and block.begins:
@@ -94,8 +107,6 @@ class Intake:
     def _add(self, accepted: Changes, diverted: Changes) -> None:
         self._waiting.append((accepted, diverted))
         self._rows += len(accepted) + len(diverted)
-        if self._rows >= _TOGETHER:
-            self._send()
 
     def _send(self) -> None:
         """Run the rows that wait through the operators of the level; many of them in threads, if there are some."""
@@ -121,7 +132,7 @@ class Intake:
                 parts = [outputs[child.fingerprint] for child in node.inputs if child.fingerprint in outputs]
                 changes = [part for part in parts if isinstance(part, Changes)]
                 if changes:
-                    outputs[node.fingerprint] = linear_of(node)(node, Changes.concat(changes))
+                    outputs[node.fingerprint] = self._linear(node, Changes.concat(changes))
         sent: _Sent = {}
         for edge in self.line.edges:
             if edge.start == 0 and edge.producer.fingerprint in outputs:
@@ -131,6 +142,14 @@ class Intake:
             if output.input.fingerprint in outputs:
                 sent[RESULT - number] = [_as_table(outputs[output.input.fingerprint])]
         return sent
+
+    def _linear(self, node: Node, changes: Changes) -> Changes | pa.Table:
+        start = perf_counter()
+        output = linear_of(node)(node, changes)
+        if self._cost is not None:
+            seconds = perf_counter() - start
+            self._cost.add(node.fingerprint, rows_in=len(changes), rows_out=len(output), seconds=seconds)
+        return output
 
     def _split(self, table: pa.Table, edge: PlanEdge) -> list[pa.Table | None]:
         return split(table, edge.route, self.buckets, self.sender)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
-import select
 import socket
 import subprocess
 import sys
@@ -181,6 +178,66 @@ def test_mistakes_are_told_at_their_place(shell: Seen):
         shell.execute("\\q")
 
 
+@pytest.mark.parametrize("words", ["help", "HELP;", "help ;\n", "\\?", "\\help;"])
+def test_help_needs_no_backslash(shell: Seen, words: str):
+    assert "\\watch" in shell.text(words)
+
+
+@pytest.mark.parametrize("words", ["exit", "quit;", "Exit ;", "\\q", "\\quit", "SHOW STREAMS;\nquit\n"])
+def test_ways_out(shell: Seen, words: str):
+    assert is_complete(words)
+    with pytest.raises(ExitShell):
+        shell.execute(words)
+
+
+def test_bare_words_are_commands_only_where_a_statement_begins(shell: Seen):
+    assert [(p.text, p.is_command) for p in pieces("SELECT\nhelp\nFROM ticks;\nhelp\n")] == [
+        ("SELECT\nhelp\nFROM ticks;", False),
+        ("help", True),
+    ]
+    with pytest.raises(SqlError, match="help"):
+        shell.execute("help FROM ticks;")
+
+
+def test_what_exists_as_in_psql(shell: Seen, place: Path):
+    (place / "names.csv").write_text("symbol,name\nA,Ant\n")
+    shell.execute("CREATE TABLE names (symbol STRING, name STRING) SOURCE FILE ('names.csv');")
+    assert ["ticks", "stream", "symbol", "STRING,", "ts", "LONG,", "price", "DOUBLE"] in cells(shell.text("\\d"))
+    assert [row[:2] for row in cells(shell.text("\\d"))][1:] == [["ticks", "stream"], ["names", "table"]]
+    shown = shell.text("\\d ticks;")
+    assert ["price", "DOUBLE"] in cells(shown)
+    assert "from csv ticks.csv" in shown
+    assert "names" in shell.text("\\dt")
+    assert "ticks" in shell.text("\\ds")
+    assert "sqrt" in shell.text("\\df")
+    assert "nothing exists yet" in Seen().text("\\d")
+    with pytest.raises(SqlError, match="there is no schema, stream or table 'tick'"):
+        shell.execute("\\d tick")
+    with pytest.raises(PlanError, match="EXPLAIN ANALYZE"):
+        shell.execute("\\timing")
+
+
+def test_values_are_as_sql_writes_them(shell: Seen, place: Path, capsys: pytest.CaptureFixture[str]):
+    (place / "odd.csv").write_text("k,ts,x,ok\na,2024-05-01T12:00:01Z,,true\n,2024-05-01T12:00:02Z,nan,\n")
+    shell.execute(
+        "CREATE STREAM odd (k STRING, ts DATETIME, x DOUBLE, ok BOOLEAN) ORDER BY ts SOURCE FILE ('odd.csv');"
+    )
+    first, second = (f"2024-05-01T12:00:0{i}" for i in (1, 2))
+    expected = [
+        [first, f"{first}.000001", "a", first, "NULL", "TRUE"],
+        [second, f"{second}.000001", "NULL", second, "NaN", "NULL"],
+    ]
+    assert cells(shell.text("SELECT * FROM odd;"))[1:3] == expected
+    events = cells(shell.text("SET view = events; SELECT * FROM odd;"))
+    assert [row[1:] for row in events[1:3]] == expected
+    assert events[3] == ["cti", "∞"]  # a CTI has no values
+    assert [row[2:] for row in cells(shell.text("SET view = changes; SELECT * FROM odd;"))[1:3]] == expected
+    shell.execute("INSERT INTO CONSOLE SELECT * FROM odd;")
+    printed = [re.split(r"[\s│]+", line.strip("│ ")) for line in capsys.readouterr().out.splitlines()]
+    assert all(["new", *row] in printed for row in expected)
+    assert "NULL" in shell.text("SHOW SETTINGS;")
+
+
 # --- watching --------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +281,25 @@ def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - wh
         seen.close()
         sender.join()
     assert "2 rows" in text
+
+
+@pytest.mark.slow
+def test_watching_shows_diverted_rows_and_refused_connections(place: Path):
+    (place / "ticks.csv").write_text(TICKS + "A,x,1.0\nA,2,1.0\n")
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port = server.getsockname()[1]
+    seen = Seen(terminal=True)
+    seen.execute(
+        f"""{MADE.rstrip(";")} WITH PROGRESS ADVANCE 10 us LATE DIVERT;
+        CREATE STREAM sent (symbol STRING, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});
+        SELECT symbol FROM ticks UNION ALL SELECT symbol FROM sent;"""
+    )
+    text = " ".join(seen.text("\\watch 0.2 3").split())
+    assert "2 of 7 rows not used (1 late, 1 malformed; 2 diverted)" in text
+    assert "A,x,1.0" in text
+    assert "late: its sync time 2 is before the CTI 21" in text
+    assert f" host 127.0.0.1:{port}: no connection (refused" in text
+    assert "A,x,1.0" in seen.text("SHOW DIVERTED;")
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -274,6 +350,14 @@ def test_what_was_typed_is_kept(shell: Seen, place: Path):
         ("\\view ", "", {"changes"}, {"watch"}),
         ("SELECT * FROM ticks; MERGE ", "", {"ticks"}, {"price"}),
         ("WITH ", "", {"RECURSIVE"}, {"SELECT"}),
+        ("CREATE STREAM x SOURCE FILE ('", "", {"ticks.csv", "data/"}, {"ticks", ".hidden"}),
+        ("CREATE STREAM x SOURCE FILE ('ti", "", {"ticks.csv"}, {"data/"}),
+        ("SELECT * FROM ticks INTO JSON ('data/", "')", {"a.csv"}, {"ticks.csv"}),
+        ("CREATE STREAM x SOURCE FILE ('none/", "", set(), {"ticks.csv"}),
+        ("SELECT * FROM ticks WHERE symbol = 't", "", set(), {"ticks.csv", "ticks"}),
+        ("\\i da", "", {"data/"}, {"ticks.csv"}),
+        ("\\d t", "", {"ticks"}, {"ticks.csv"}),
+        ("EXPLAIN ", "", {"ANALYZE", "ticks"}, {"price"}),
         ("WITH RECURSIVE r AS (SELECT * FROM ticks) ", "", {"MAX", "PROGRESS", "SELECT"}, {"symbol"}),
         ("SELECT * FROM ticks m", "", {"match_recognize"}, {"price"}),
         (
@@ -287,7 +371,10 @@ def test_what_was_typed_is_kept(shell: Seen, place: Path):
         ("SELECT * FROM ticks MATCH_RECOGNIZE (PATTERN (", "", {"PERMUTE"}, {"symbol"}),
     ],
 )
-def test_what_may_come_next(shell: Seen, before: str, after: str, some: set[str], none: set[str]):
+def test_what_may_come_next(shell: Seen, place: Path, before: str, after: str, some: set[str], none: set[str]):
+    (place / "data").mkdir()
+    (place / "data" / "a.csv").touch()
+    (place / ".hidden").touch()
     found = {word for word, _ in candidates(shell.session.catalog, before, after)}
     assert some <= found
     assert not none & found
@@ -335,83 +422,3 @@ def test_spark_is_not_loaded():
         "assert not {'pyspark', 'pandas', 'prompt_toolkit', 'IPython'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
-
-
-@pytest.mark.slow
-def test_a_person_at_a_terminal(place: Path):
-    """The real program on a terminal of its own: typing, Tab, Ctrl-C while watching, Ctrl-D."""
-    terminal, theirs = pty.openpty()
-    # The terminal must be the one that sends Ctrl-C to the program: only the leader of a session can ask for that. And
-    # whoever started the tests in the background has told all its children to disregard it.
-    program = (
-        "import fcntl, runpy, signal, sys, termios; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.argv = ['headrace', 'sql']; "
-    )
-    program += "runpy.run_module('headrace', run_name='__main__')"
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=place, start_new_session=True,
-        env={**os.environ, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(theirs)
-    talk = _Talk(terminal)
-    try:
-        talk.expect("headrace>")
-        talk.say(f"{MADE}\r", "1 streams")
-        talk.say("SELECT symbol\r", "...>")
-        talk.say("FROM ti\t", "cks")
-        talk.say(";\r", "5 rows")
-        talk.say("SELECT x FROM ticks;\r", "^")
-        talk.say("\\watch\r", "CTI")
-        talk.insist("\x03", "streams")
-        talk.say("\x04", "")
-        while process.poll() is None:
-            talk.read()
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-    assert process.returncode == 0
-
-
-class _Talk:
-    """The other end of a terminal."""
-
-    def __init__(self, terminal: int) -> None:
-        self.terminal = terminal
-        #: All that was on it.
-        self.seen = ""
-
-    def read(self) -> str:
-        if not select.select([self.terminal], [], [], 0.05)[0]:
-            return ""
-        try:
-            data = os.read(self.terminal, 65536)
-        except OSError:  # the other process has ended
-            return ""
-        if b"\x1b[6n" in data:  # where is the cursor?
-            os.write(self.terminal, b"\x1b[1;1R")
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
-
-    def expect(self, words: str) -> None:
-        assert self._sees(words, 60), f"no {words!r} in {self.seen[-3000:]!r}"
-
-    def insist(self, keys: str, words: str) -> None:
-        """Press keys until something comes of it: a Ctrl-C at a bad moment may be lost, and people press it again."""
-        before = len(self.seen)
-        for _ in range(10):
-            os.write(self.terminal, keys.encode())
-            if self._sees(words, 6) or words in self.seen[before:]:
-                return
-        raise AssertionError(f"no {words!r} in {self.seen[-3000:]!r}")
-
-    def _sees(self, words: str, seconds: float) -> bool:
-        seen, deadline = "", time.monotonic() + seconds
-        while words not in seen and time.monotonic() < deadline:
-            seen += self.read()
-        self.seen += seen
-        return words in seen
-
-    def say(self, keys: str, words: str) -> None:
-        os.write(self.terminal, keys.encode())
-        self.expect(words)

@@ -39,6 +39,10 @@ def values(expr: Expr) -> list[object]:
     [
         (s.position("bc"), [2, 0, 0, None]),
         (s.position("😀"), [0, 5, 0, None]),
+        (s.split_part("b", 1), ["a", "日本語 😀", "", None]),
+        (s.split_part("b", 3), ["c", "", "", None]),
+        (s.split_part("bc", 4), ["", "", "", None]),
+        (s.split_part("本", 2), ["", "語 😀", "", None]),
         (s.reverse(), ["cbacba", "😀 語本日", "", None]),
         (s.code(), [97, 26085, None, None]),
         (s.reverse().code(), [99, 128512, None, None]),

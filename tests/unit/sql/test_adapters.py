@@ -151,7 +151,7 @@ WRONG = [
     ("SOURCE sqlit ('a', 'b')", "there is no source 'SQLIT'", "sqlit"),
     ("SOURCE sqlite ('a', tabels => 'b')", "SQLITE has no 'tabels'", "tabels"),
     ("SOURCE sqlite ('a', 'b', 'c')", "SQLITE takes 2 arguments", "'c'"),
-    ("SOURCE sqlite ('a')", "SqliteSource needs the option 'tables'", "SOURCE sqlite ('a')"),
+    ("SOURCE sqlite ('a')", "SQLITE needs the option 'tables'", "SOURCE sqlite ('a')"),
     ("SOURCE sqlite ('a', 'b', database => 'c')", "database is given twice", "database"),
     ("SOURCE sqlite (5, 'b')", "database is a text", "SOURCE sqlite (5, 'b')"),
     ("SOURCE sqlite ('a', 'b', \"x.y\" => 1)", "SQLITE has no 'x.y'", '"x.y"'),

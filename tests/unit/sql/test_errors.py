@@ -48,7 +48,7 @@ REFUSED = [
     ("SELECT n FROM spans ORDER BY n", "cannot be sorted as a whole", "n"),
     ("SELECT n FROM spans LIMIT 3", "LIMIT needs an order", "LIMIT 3"),
     ("SELECT id FROM spans UNION ALL SELECT id, n FROM spans", "the same number of columns", "SELECT id, n FROM spans"),
-    ("SELECT id FROM spans UNION ALL SELECT n FROM spans", "cannot take", None),
+    ("SELECT id FROM spans UNION ALL SELECT n FROM spans", "cannot be one column", None),
     ("SELECT * FROM spans [TUMBLING 0 s]", "must be positive", "TUMBLING 0 s"),
     ("SELECT * FROM spans [TUMBLING 5 parsecs]", "", None),
     ("CREATE SCHEMA a (n LONG); CREATE SCHEMA A (n LONG)", "exists already", "A"),

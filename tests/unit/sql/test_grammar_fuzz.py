@@ -275,6 +275,16 @@ aggregates = st.builds(
     window=st.booleans(),
 )
 late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]) | names)
+table_columns = st.builds(s.TypedColumn, names, names) | st.builds(
+    s.TableColumn, names, names, not_null=st.just(value=True), key=st.booleans(), default=maybe(small)
+)
+table_changes = st.one_of(
+    st.builds(s.InsertValues, names, maybe(small), several(names), values_rows),
+    st.builds(s.InsertSelect, names, small, several(names), some_queries),
+    st.builds(s.UpdateTable, names, maybe(small), several(st.builds(s.Assignment, names, small), 1), maybe(small)),
+    st.builds(s.DeleteFrom, names, maybe(small), maybe(small)),
+    st.builds(s.Truncate, names, maybe(small)),
+)
 SHOWN = [
     "streams",
     "sources",
@@ -303,6 +313,8 @@ statements = st.one_of(
         policy=st.builds(s.Policy, late, maybe(st.sampled_from(["raise", "divert"]))),
     ),
     st.builds(s.CreateTable, names, st.just(()) | typed, maybe(sources)),
+    st.builds(s.CreateTable, names, several(table_columns, 1), key=several(names)),
+    table_changes,
     aggregates,
     st.builds(s.Insert, targets, names | some_queries),
     st.builds(s.Merge, merges, maybe(targets)),

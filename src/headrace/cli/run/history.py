@@ -43,7 +43,7 @@ def run_history(loaded: LoadedQuery, options: Options) -> None:
         with working(f"{name}: history on {query.engine}"):
             changes = _inserts(query.cht())
         deliver(sinks[name], name, nodes[name].schema, [(changes, Progress(INFINITY))])
-    printer = AnswerPrinter(options, several=len(queries) > 1)
+    printer = AnswerPrinter(options, several=len(queries) > 1, sql=loaded.session is not None)
     for name, query in queries.items():
         _run_one(name, query, printer)
 

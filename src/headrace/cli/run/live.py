@@ -62,7 +62,7 @@ def _settings(loaded: LoadedQuery, options: Options) -> dict[str, Any]:
 
 
 def _to_the_end(loaded: LoadedQuery, options: Options) -> None:
-    printer = AnswerPrinter(options, several=len(loaded.queries) > 1)
+    printer = AnswerPrinter(options, several=len(loaded.queries) > 1, sql=loaded.session is not None)
     for name in loaded.queries:
         place = printer.place(name)
         if place is not None:
@@ -106,10 +106,13 @@ def _print(name: str, run: Run, printer: AnswerPrinter) -> None:
 
 
 def _follow(loaded: LoadedQuery, options: Options) -> None:
-    printer = AnswerPrinter(options, several=len(loaded.queries) > 1)
+    printer = AnswerPrinter(options, several=len(loaded.queries) > 1, sql=loaded.session is not None)
     settings = _settings(loaded, options)
     encoding: Encoding = "final" if options.shown is PrintOptions.final else "events"
-    screens = {name: Console(encoding).showing(dates=stream.node.dates) for name, stream in loaded.queries.items()}
+    sql = loaded.session is not None
+    screens = {
+        name: Console(encoding, sql=sql).showing(dates=stream.node.dates) for name, stream in loaded.queries.items()
+    }
     pairs: list[Any] = [(stream, _sink(name, screens[name], printer)) for name, stream in loaded.queries.items()]
     pairs += loaded.deliveries.values()
     with working(f"{loaded.name}: starting on {settings['host']}"):

@@ -20,14 +20,17 @@ from headrace.io.encode import physical_to_jsonl
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
 
-__all__ = ["AnswerPrinter", "print_note", "print_table", "show_outcomes", "sorted_history"]
+__all__ = ["AnswerPrinter", "print_note", "show_outcomes", "sorted_history"]
 
 
 class AnswerPrinter:
-    """Print the answers of one or several queries; several have titles, or a field with their name."""
+    """Print the answers of one or several queries; several have titles, or a field with their name.
 
-    def __init__(self, options: Options, *, several: bool) -> None:
-        self.output, self.to, self.several = options.shown, options.to, several
+    The answers of a script have values as SQL writes them.
+    """
+
+    def __init__(self, options: Options, *, several: bool, sql: bool) -> None:
+        self.output, self.to, self.several, self.sql = options.shown, options.to, several, sql
         self._printed = False
 
     def place(self, name: str) -> Path | None:
@@ -39,7 +42,7 @@ class AnswerPrinter:
         if self.several:
             typer.echo(name if not self._printed else "\n" + name)
         self._printed = True
-        print_table(table)
+        _print_table(table, sql=self.sql)
 
     def events(self, name: str, events: pa.Table) -> None:
         """Print physical events, as a table or as JSON lines."""
@@ -66,7 +69,8 @@ def show_outcomes(outcomes: Iterable[Outcome], *, quiet: bool) -> None:
     for outcome in outcomes:
         if isinstance(outcome, ShownTable):
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
-            print_table(pa.table([pa.array(c, pa.string()) for c in columns], names=list(outcome.columns)), err=quiet)
+            texts = pa.table([pa.array(c, pa.string()) for c in columns], names=list(outcome.columns))
+            _print_table(texts, sql=True, err=quiet)
         elif isinstance(outcome, Words):
             typer.echo(outcome.text, err=quiet)
         elif isinstance(outcome, Verified):
@@ -79,7 +83,7 @@ def sorted_history(history: pa.Table) -> pa.Table:
     return history.sort_by([(name, "ascending") for name in names])
 
 
-def print_table(table: pa.Table, *, err: bool = False) -> None:
+def _print_table(table: pa.Table, *, sql: bool, err: bool = False) -> None:
     """Print a table as drawn tables are written."""
-    for line in drawn_lines(table):
+    for line in drawn_lines(table, sql=sql):
         typer.echo(line, err=err)

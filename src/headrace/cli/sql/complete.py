@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from headrace.cli.sql.pieces import TOKENS, pieces
 from headrace.cli.sql.shell import Shell
-from headrace.sql.bind.catalog import SETTINGS, Catalog, StreamEntry, TableEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.patterns import NAVIGATION
 from headrace.sql.parse import following
@@ -31,25 +32,26 @@ class SqlCompleter(Completer):
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._paths = PathCompleter(expanduser=True)
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
         """The words that may follow at the cursor."""
         before = document.text_before_cursor
-        path = re.search(r"(?:\A|\n)\s*\\i\s+(\S*)\Z", before)
-        if path is not None:
-            yield from self._paths.get_completions(Document(path[1]), complete_event)
-            return
+        path = _path_before(before)
+        typed = _typed_part(before) if path is None else path.rpartition("/")[2]
         for word, kind in candidates(self._catalog, before, document.text_after_cursor):
-            typed = _typed_part(before)
             yield Completion(word, start_position=-len(typed), display_meta=kind)
 
 
 def candidates(catalog: Catalog, before: str, after: str = "") -> list[tuple[str, str]]:
     """Words that may stand between two texts and start with the typed part, each with its kind."""
+    path = _path_before(before)
+    if path is not None:
+        return _paths(catalog.base, path)
     command = re.search(r"(?:\A|\n)\s*\\(\w*)\Z", before)
     if command is not None:
         return [(name, "command") for name in Shell.commands if name.startswith(command[1])]
+    if re.search(r"(?:\A|\n)\s*\\d\s+\w*\Z", before):
+        return _starting_with(_typed_part(before), _relations(catalog))
     if re.search(r"\\view\s+\w*\Z", before):
         return _starting_with(_typed_part(before), ((kind, "view") for kind in VIEWS))
     typed = _typed_part(before)
@@ -96,6 +98,45 @@ def _tokens(text: str) -> tuple[str, ...]:
     return tuple(m[0] for m in TOKENS.finditer(text) if m.lastgroup not in ("space", "comment", "end"))
 
 
+# --- paths -----------------------------------------------------------------------------------------------------------
+
+
+def _path_before(before: str) -> str | None:
+    r"""The beginning of a path at the end of a text: after `\i`, or as the first argument of a source or a sink."""
+    command = re.search(r"(?:\A|\n)\s*\\ir?\s+(\S*)\Z", before)
+    if command is not None:
+        return command[1]
+    found = [token for token in TOKENS.finditer(before) if token.lastgroup not in ("space", "comment")]
+    if not found or not _is_open(found[-1]):
+        return None
+    words = [token[0].upper() for token in found[-4:-1]]
+    is_place = len(words) == 3 and words[0] in ("SOURCE", "INTO") and words[1] in _PLACES and words[2] == "("
+    return found[-1][0][1:] if is_place else None
+
+
+def _is_open(token: re.Match[str]) -> bool:
+    """Whether a text or a quoted name has no end yet."""
+    sign = token[0][0]
+    return token.lastgroup in ("text", "quoted") and (len(token[0]) == 1 or token[0].count(sign) % 2 == 1)
+
+
+def _paths(base: Path, typed: str) -> list[tuple[str, str]]:
+    """The files and folders whose path begins so, by the last part of the path; a folder ends with a slash."""
+    folder, _, start = typed.rpartition("/")
+    place = base / Path(f"{folder}/" if folder or typed.startswith("/") else "").expanduser()
+    try:
+        entries = sorted(place.iterdir())
+    except OSError:
+        return []
+    shown = [entry for entry in entries if start.startswith(".") or not entry.name.startswith(".")]
+    kinds = [(f"{entry.name}/", "folder") if entry.is_dir() else (entry.name, "file") for entry in shown]
+    return [(name, kind) for name, kind in kinds if name.startswith(start)]
+
+
+#: Sources and sinks whose first argument is a path.
+_PLACES = frozenset(("FILE", "CSV", "JSON", "PARQUET", "EVENTS"))
+
+
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
@@ -107,10 +148,14 @@ def _names(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
     elif place.last == "AS" and "CASE" in following(place.text):
         yield from _values(catalog, place)
     elif place.last in _BEFORE_STREAM or (place.last == "," and place.clause in ("FROM", "MERGE")):
-        yield from ((name, "stream") for name in catalog.streams)
-        yield from ((name, "table") for name in catalog.tables)
+        yield from _relations(catalog)
     else:
         yield from _values(catalog, place)
+
+
+def _relations(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    yield from ((name, "stream") for name in catalog.streams)
+    yield from ((name, "table") for name in catalog.tables)
 
 
 def _values(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]:
@@ -145,7 +190,7 @@ def _columns(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]
 
 
 def _columns_of(catalog: Catalog, stream: str) -> Iterator[tuple[str, str]]:
-    every: dict[str, StreamEntry | TableEntry] = {**catalog.tables, **catalog.streams}
+    every: dict[str, StreamEntry | TableEntry | LiveEntry] = {**catalog.tables, **catalog.streams}
     entry = next((entry for name, entry in every.items() if name.lower() == stream.lower()), None)
     if entry is not None:
         yield from ((field.name, f"{field.type.value} of {entry.name}") for field in entry.schema)

@@ -24,13 +24,15 @@ TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+#: Words that are commands without a backslash, where a statement could begin, as in other shells.
+_BARE = re.compile(r"(?P<name>help|exit|quit|clear)[ \t]*(?:;[ \t]*)?(?:\n|\Z)", re.IGNORECASE)
 #: In these statements, the statements inside braces end with semicolons of their own.
 _HAS_BODY = re.compile(r"CREATE\s+(?:WINDOW\s+)?AGGREGATE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A statement or a shell command; `complete` if its end has been typed."""
+    """A statement or a shell command, some of which need no backslash; `complete` if its end has been typed."""
 
     text: str
     start: int
@@ -56,6 +58,10 @@ def pieces(text: str) -> Iterator[Piece]:
             continue
         if not begun:
             start = token.start()
+            if bare := _BARE.match(text, start):
+                position = bare.end()
+                yield Piece(bare["name"], start, is_command=True, complete=True)
+                continue
             if token[0] == "\\":
                 stop = text.find("\n", start)
                 position = len(text) if stop < 0 else stop + 1

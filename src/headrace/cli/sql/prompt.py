@@ -16,24 +16,21 @@ from headrace.cli.sql.colour import STYLE, SqlLexer
 from headrace.cli.sql.complete import SqlCompleter
 from headrace.cli.sql.pieces import is_complete
 from headrace.cli.sql.shell import ExitShell, Shell
+from headrace.cli.sql.texts import GREETING
 from headrace.errors import HeadraceError
 
 __all__ = ["converse", "history_file", "prompt_session"]
 
 _PROMPT, _MORE = "headrace> ", "     ...> "
-_QUIT_WORDS = ("quit", "exit")  # also accepted, without the backslash
 
 
 def converse(shell: Shell, **options: Any) -> None:
     """Read and execute until the user quits. An error or Ctrl-C ends a statement, not the shell."""
-    shell.console.print(Text("Headrace SQL. \\help lists the commands, Ctrl-D quits.", "dim"))
+    shell.console.print(Text(GREETING, "dim"))
     session = prompt_session(shell, **options)
     while True:
         try:
-            text = session.prompt()
-            if text.strip().rstrip(";").lower() in _QUIT_WORDS:
-                return
-            shell.execute(text)
+            shell.execute(session.prompt())
         except HeadraceError as error:
             shell.show_error(error)
         except KeyboardInterrupt:
@@ -76,16 +73,12 @@ def _keys() -> KeyBindings:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None
-        elif not buffer.document.text_after_cursor.strip() and _is_done(buffer.text):
+        elif not buffer.document.text_after_cursor.strip() and is_complete(buffer.text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")
 
     return keys
-
-
-def _is_done(text: str) -> bool:
-    return is_complete(text) or text.strip().lower() in _QUIT_WORDS
 
 
 def history_file() -> Path:

@@ -20,19 +20,22 @@ from headrace.cli.loading import endless, folder_of, read_text
 from headrace.cli.sql.follow import FollowedInProcess, FollowedOnSpark, FollowedQuery
 from headrace.cli.sql.pieces import Piece, pieces
 from headrace.cli.sql.show import answer, plain_table
+from headrace.cli.sql.texts import ELSEWHERE, HELP
 from headrace.errors import PlanError, nearest
 from headrace.host.result import Result
 from headrace.io.sinks import FileSink
 from headrace.meter import working
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
-from headrace.sql.parse import parse
+from headrace.sql.parse import following, parse
 from headrace.sql.session import Answers, Delivery, Done, Outcome, ShownTable, SqlSession, Verified, Words
 from headrace.sql.views import VIEWS, view
 from headrace.time import format_ticks
 
 __all__ = ["Command", "ExitShell", "Shell"]
 
+#: What `\\d` lists, as SHOW calls it.
+_LISTED = ("STREAMS", "TABLES", "VIEWS")
 _POLL = 0.2  # seconds between two polls of a followed query
 _SECONDS = 1.0
 
@@ -43,13 +46,14 @@ class ExitShell(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A shell command: its usage, its help text, and how many words may follow at most."""
+    """A shell command: its usage, its help text, and how many words may follow."""
 
     usage: str
     help_text: str
     run: Callable[..., None]
     max_arguments: int = 0
     short: tuple[str, ...] = ()
+    min_arguments: int = 0
 
 
 class Shell:
@@ -138,8 +142,8 @@ class Shell:
             self.console.print(Text(f"{', '.join(inputs)} has no end: \\watch follows the answers of {outcome.name}"))
             return
         with working(f"{outcome.name}: on {self._setting('host')}"):
-            run = run_quietly({outcome.name: outcome.stream}, **self.session.options())
-        self.console.print(answer(self._view(run.results[outcome.name])))
+            run = run_quietly({outcome.name: outcome.shown}, **self.session.options())
+        self.console.print(answer(self._view(run.results[outcome.name], outcome)))
         self._show_losses(run)
 
     def _delivery(self, outcome: Delivery) -> None:
@@ -163,22 +167,27 @@ class Shell:
     def _checkpoint(self, name: str) -> str:
         return f"{self.session.catalog.place(self._setting('checkpoint')).rstrip('/')}/{folder_of(name)}"
 
-    def _view(self, result: Result, *, newest: bool = False) -> Any:
-        return view(self._setting("view"), result, self._setting("rows"), newest=newest)
+    def _view(self, result: Result, query: Answers, *, newest: bool = False) -> Any:
+        kind, rows, order = self._setting("view"), self._setting("rows"), () if newest else query.order
+        return view(kind, result, rows, newest=newest, relation=query.relation, order=order)
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
     def _command(self, piece: Piece) -> None:
-        name, *arguments = piece.text[1:].split()
-        command = self.commands.get(name) or next((c for c in self.commands.values() if name in c.short), None)
+        """Run a command. As in psql, a semicolon may follow it."""
+        name, *arguments = piece.text.removeprefix("\\").rstrip("; \t").split() or [""]
+        key = name if name in self.commands else name.lower()
+        command = self.commands.get(key) or next((c for c in self.commands.values() if key in c.short), None)
         if command is None:
-            close = nearest(name, self.commands)
+            close = nearest(name, self.commands, least=0.7)
             raise PlanError(
                 f"there is no command \\{name}",
                 given=piece.text,
                 allowed=", ".join(f"\\{command_name}" for command_name in self.commands),
-                instead=f"\\{close}" if close else "\\help",
+                instead=ELSEWHERE.get(name) or (f"\\{close}" if close else "\\help"),
             )
+        if len(arguments) < command.min_arguments:
+            raise PlanError(f"\\{name} needs another word", given=piece.text, allowed=command.usage)
         if len(arguments) > command.max_arguments:
             raise PlanError(f"\\{name} takes fewer words", given=piece.text, allowed=command.usage)
         command.run(self, *arguments)
@@ -186,20 +195,51 @@ class Shell:
     def _help(self) -> None:
         rows = [(command.usage, command.help_text) for command in self.commands.values()]
         self.console.print(plain_table(("command", "what it does"), rows))
-        self.console.print(Text("Statements end with ; and may have several lines. SHOW SETTINGS lists what SET sets."))
+        self.console.print(Text(HELP))
 
     def _quit(self) -> None:
         raise ExitShell
+
+    def _clear(self) -> None:
+        self.console.clear()
+
+    def _list(self, name: str | None = None) -> None:
+        """The streams and tables; or the columns of one, and where its rows come from."""
+        if name is not None:
+            self._statement(f"DESCRIBE {name}")
+        allowed = following("SHOW ")
+        rows = []
+        for kind in (kind for kind in _LISTED if kind in allowed):
+            for outcome in self.session.execute(f"SHOW {kind}"):
+                assert isinstance(outcome, ShownTable)
+                rows += [(row[0], kind.lower()[:-1], *row[1:]) for row in outcome.rows]
+        if name is not None:
+            origins = [row[3] for row in rows if row[0].lower() == name.strip('"`').lower() and len(row) > 3]
+            if origins:
+                self.console.print(Text(f"from {origins[0]}", "dim"), soft_wrap=True)
+        elif rows:
+            self.console.print(plain_table(("name", "kind", "columns"), [row[:3] for row in rows]))
+        else:
+            self.console.print(Text("nothing exists yet: CREATE STREAM …;", "dim"))
+
+    def _list_streams(self) -> None:
+        self._statement("SHOW STREAMS")
+
+    def _list_tables(self) -> None:
+        self._statement("SHOW TABLES")
+
+    def _list_functions(self) -> None:
+        self._statement("SHOW FUNCTIONS")
 
     def set_view(self, kind: str | None = None) -> None:
         """Set the view of answers, or print the current one."""
         if kind is not None:
             self.session.execute(f"SET view = '{kind.replace(chr(39), '')}'")
         else:
-            self.console.print(Text(f"view = {self._setting('view')}, of {', '.join(VIEWS)}", "dim"))
+            self.console.print(Text(f"view = {self._setting('view')}, of auto, {', '.join(VIEWS)}", "dim"))
 
     def _include(self, name: str) -> None:
-        self.include(self.session.catalog.base / name)
+        self.include(self.session.catalog.base / Path(name).expanduser())
 
     def _watch(self, seconds: str | None = None, times: str | None = None) -> None:
         pause, updates = _number(seconds, _SECONDS), None if times is None else int(_number(times, 1))
@@ -211,6 +251,7 @@ class Shell:
                 instead=f"\\watch {pause:g} 1",
             )
         name, followed = self._begin()
+        self.session.latest = followed.run
         try:
             self._update_until(name, followed, pause, updates)
         except KeyboardInterrupt:
@@ -246,9 +287,9 @@ class Shell:
             while updates is None or updates > 0:
                 followed.poll()
                 if time.monotonic() >= next_look:
-                    shown = self._view(followed.result, newest=True)
-                    losses = f"\n{followed.losses()}" if followed.losses() else ""
-                    live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}{losses}"), refresh=True)
+                    shown = self._view(followed.result, self.queries[name], newest=True)
+                    notes = "".join(f"\n{note}" for note in followed.notes())
+                    live.update(answer(shown, f" · {name} · CTI {_cti(followed.result)}{notes}"), refresh=True)
                     next_look += pause
                     updates = None if updates is None else updates - 1
                 time.sleep(min(_POLL, pause))
@@ -274,12 +315,17 @@ class Shell:
         Delivery: _delivery,
     }
     commands: ClassVar[Mapping[str, Command]] = {
-        "help": Command("\\help", "this list", _help, short=("h", "?")),
-        "view": Command("\\view [events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
+        "help": Command("\\help, \\?", "this list", _help, short=("h", "?")),
+        "d": Command("\\d [NAME]", "the streams and tables; the columns of one", _list, 1, ("d+",)),
+        "ds": Command("\\ds", "the streams, as SHOW STREAMS", _list_streams),
+        "dt": Command("\\dt", "the tables, as SHOW TABLES", _list_tables),
+        "df": Command("\\df", "the functions, as SHOW FUNCTIONS", _list_functions),
+        "view": Command("\\view [rows|events|changes|history]", "how answers are shown, as SET view = …", set_view, 1),
         "watch": Command("\\watch [SECONDS]", "follow the last query, in a table kept up to date", _watch, 2, ("w",)),
         "stop": Command("\\stop", "end the query that runs on Spark", _stop),
-        "i": Command("\\i FILE", "execute a file; relative paths in it start from its directory", _include, 1),
-        "quit": Command("\\quit", "quit, as Ctrl-D does", _quit, short=("q",)),
+        "i": Command("\\i FILE", "execute a file; relative paths in it start from its place", _include, 1, ("ir",), 1),
+        "clear": Command("\\clear", "clear the screen", _clear),
+        "quit": Command("\\quit, \\q", "quit, as Ctrl-D does", _quit, short=("q", "exit")),
     }
 
 

@@ -32,6 +32,14 @@ def position(text: Datum, part: Datum) -> Datum:
     return pc.if_else(pc.greater(pc.list_value_length(pieces), 1), place, pa.scalar(0, pa.int32()))
 
 
+def split_part(text: Datum, separator: Datum, part: Datum) -> Datum:
+    """The part with this number between separators, counted from 1; empty if there are fewer."""
+    number = part.as_py()
+    parts = pc.split_pattern(text, separator.as_py(), max_splits=number)
+    found = pc.list_element(pc.list_slice(parts, number - 1, number, return_fixed_size_list=True), 0)
+    return null_where(pc.is_null(text), pc.coalesce(found, pa.scalar("")))
+
+
 def code(text: Datum) -> Datum:
     """The number of the first character in Unicode; NULL where there is none."""
     first = pc.utf8_slice_codeunits(text, 0, 1)
@@ -72,6 +80,7 @@ TEXTS: dict[str, Kernel] = {
     "substring": substring,
     "replace": replace,
     "position": position,
+    "split_part": split_part,
     "reverse": pc.utf8_reverse,
     "code": code,
     "repeat": lambda text, times: pc.binary_repeat(text, times.as_py()),

@@ -47,6 +47,7 @@ from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.stages.egress import departures, together
 from headrace.stages.intake import Intake, circulated
+from headrace.stages.measures import RunCost
 from headrace.stages.message import FEEDBACK, REPORTS, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
@@ -192,8 +193,11 @@ class Runner:
         drain: bool = True,
         workers: ThreadPoolExecutor | None = None,
         stopped: Event | None = None,
+        cost: RunCost | None = None,
     ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
+        #: Where to count what operators cost, if that is asked for.
+        self.cost = cost
         #: The threads that run the buckets of a stage in parallel.
         self.workers = workers
         #: Set when the run fails or is interrupted.
@@ -202,7 +206,7 @@ class Runner:
         self.drain = drain
         self.feedback: list[Message] = []
         self.stages = [
-            [StageRun(line, level, b, buckets) for b in range(buckets)] for level in range(1, line.depth + 1)
+            [StageRun(line, level, b, buckets, cost) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
         #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
@@ -290,7 +294,7 @@ class Runner:
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> Intake:
         now = self.clock() if self.clock is not None else None
         start = self._reached[source.fingerprint]
-        intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers)
+        intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers, self.cost)
         for block, path in blocks:
             if self.stopped.is_set():
                 raise CancelledError

@@ -121,11 +121,20 @@ class Given:
         try:
             with self.context.at(self.part):
                 yield
-        except SqlError as error:
+        except SqlError as raised:
+            error = self._of_adapter(raised)
             shown = {name: self._hidden(getattr(error, name)) for name in ("message", "given", "allowed", "instead")}
-            if all(value == getattr(error, name) for name, value in shown.items()):
+            if all(value == getattr(raised, name) for name, value in shown.items()):
                 raise
             raise SqlError.of(text=error.text, at=error.at, **shown) from None  # its cause has the values
+
+    def _of_adapter(self, error: SqlError) -> SqlError:
+        """An error about the options of an adapter, by the name that SQL has for it."""
+        about = re.match(r"\w+(?= (?:needs the|has no) option '\w+')", error.message)
+        if about is None:
+            return error
+        message = self.part.kind.text + error.message[about.end() :]
+        return self.context.error(self.part, message, allowed=error.allowed, instead=error.instead)
 
     def _hidden(self, shown: Any) -> Any:
         text = shown if isinstance(shown, str) else repr(shown)

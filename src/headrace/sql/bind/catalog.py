@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.api.stream import Stream
+from headrace.api.tables import Table
 from headrace.errors import nearest
 from headrace.io.tables import TableFiles, TableRows
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.sql.bind.context import Context
+from headrace.sql.printer.expressions import written_name
 from headrace.sql.syntax import CreateAggregate, Name
 
-__all__ = ["SETTINGS", "Catalog", "StreamEntry", "TableEntry"]
+__all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry"]
 
 #: The settings of a session: default, description, and allowed values.
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
@@ -32,9 +34,18 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
     ),
     "buckets": (None, "the number of buckets", ()),
     "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
+    "time": (None, "when statements change tables, a DATETIME; by default now, or always (see CREATE TABLE)", ()),
     "rows": (20, "the number of rows that a table shows", ()),
-    "view": ("history", "how the shell shows answers", ("events", "changes", "history")),
+    "view": (
+        "auto",
+        "how the shell shows answers; auto: of tables the rows that hold now, else the history",
+        ("auto", "rows", "events", "changes", "history"),
+    ),
 }
+
+
+#: What has a name, and a dictionary of the catalog.
+_KINDS = ("aggregate", "schema", "stream", "table", "view")
 
 
 @dataclass(frozen=True)
@@ -67,13 +78,34 @@ class TableEntry:
         return self.table.columns
 
 
+@dataclass(frozen=True)
+class LiveEntry:
+    """A table whose rows change; in FROM it is the stream of its history."""
+
+    name: str
+    table: Table
+    text: str = ""
+
+    @property
+    def schema(self) -> Schema:
+        return self.table.live.schema
+
+    @property
+    def node(self) -> Node:
+        return self.table.node
+
+    @property
+    def stream(self) -> Stream:
+        return self.table
+
+
 @dataclass
 class Catalog:
     """Everything that statements may name. Lookup tries the exact spelling first, then ignores case."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
     streams: dict[str, StreamEntry] = field(default_factory=dict)
-    tables: dict[str, TableEntry] = field(default_factory=dict)
+    tables: dict[str, TableEntry | LiveEntry] = field(default_factory=dict)
     #: Aggregates written in SQL: their statements, by name.
     aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
     #: The user's functions and modules, by name, including those aggregates.
@@ -113,18 +145,64 @@ class Catalog:
         found = self._found(context, name, every, "schema, stream or table")
         return found if isinstance(found, Schema) else found.schema
 
-    def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry:
+    def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry | LiveEntry:
         """The stream or table of that name in FROM."""
-        found: StreamEntry | TableEntry = self._found(context, name, {**self.tables, **self.streams}, "stream")
+        found: StreamEntry | TableEntry | LiveEntry = self._found(
+            context, name, {**self.tables, **self.streams}, "stream"
+        )
         return found
+
+    def live(self, context: Context, name: Name) -> LiveEntry:
+        """The table of that name, whose rows can be changed."""
+        found = self._found(context, name, {**self.streams, **self.tables}, "table")
+        if isinstance(found, LiveEntry):
+            return found
+        stored = isinstance(found, TableEntry)
+        raise context.error(
+            name,
+            f"{found.name} is a table with a source: its rows are read, not written"
+            if stored
+            else f"{found.name} is a stream: its rows come from its source",
+            given=name.text,
+            allowed=", ".join(e.name for e in self.tables.values() if isinstance(e, LiveEntry))
+            or "(no such table yet)",
+            instead=f"CREATE TABLE other AS SELECT * FROM {found.name}" if stored else "CREATE TABLE t (…)",
+        )
+
+    def stored_tables(self) -> dict[str, TableFiles | TableRows]:
+        """The tables as stored rows; of a table that changes, its rows now."""
+        return {
+            name: entry.table if isinstance(entry, TableEntry) else TableRows.now(entry.table.rows(), entry.schema)
+            for name, entry in self.tables.items()
+        }
+
+    def key(self, name: str, among: Mapping[str, Any]) -> str | None:
+        """The key of a name: in its exact case, else in any."""
+        return _key(among, name)
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a name in FROM is that of a table."""
+        return _key({**self.tables, **self.streams}, name) in self.tables
+
+    def with_stream(self, entry: StreamEntry, tables: Mapping[str, Any]) -> Catalog:
+        """The catalog with one more stream, and these tables."""
+        return replace(self, streams={**self.streams, entry.name: entry}, tables=dict(tables))
 
     def free(self, context: Context, name: Name, *, among: Mapping[str, Any]) -> None:
         """Refuse a name that is taken."""
         taken = _key(among, name.text)
         if taken is not None:
             raise context.error(
-                name, f"{taken!r} exists already", given=name.text, instead=f"another name, or DROP {taken} first"
+                name,
+                f"{taken!r} exists already",
+                given=name.text,
+                instead=f"another name, or first {self._drop(taken)}",
             )
+
+    def _drop(self, name: str) -> str:
+        """The statement that removes a name."""
+        kinds = (kind for kind in _KINDS if name in getattr(self, f"{kind}s", ()))
+        return f"DROP {next(kinds, 'stream').upper()} {written_name(Name(name))}"
 
     def _found(self, context: Context, name: Name, entries: Mapping[str, Any], what: str) -> Any:
         key = _key(entries, name.text)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, SqlError
+from headrace.sql.bind.wording import in_sql
 from headrace.sql.syntax import Part
 
 __all__ = ["Context"]
-
-#: Hints of errors raised further down are written for users of Python.
-_PYTHON = re.compile(
-    r"""hr\.|@|lambda|\w=['"]|\.cast\(|\b(col|hopping|tumbling|sliding|where|select|window|aggregate|group_by|by|match|"""
-    r"""pattern|skip|then|prev|recurse|within|over)\("""
-)
 
 
 @dataclass(frozen=True)
@@ -33,12 +27,10 @@ class Context:
 
     @contextmanager
     def at(self, part: Part) -> Iterator[None]:
-        """Errors raised while this part is bound point at it."""
+        """Errors raised while this part is bound point at it, in the words of SQL."""
         try:
             yield
         except SqlError:
             raise
         except HeadraceError as error:
-            instead = "" if _PYTHON.search(error.instead) else error.instead
-            allowed = "" if _PYTHON.search(error.allowed) else error.allowed
-            raise self.error(part, error.message, given=error.given, allowed=allowed, instead=instead) from error
+            raise self.error(part, **in_sql(error, part, self.text)._asdict()) from error

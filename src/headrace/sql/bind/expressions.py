@@ -22,6 +22,7 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.values import constant, duration_of, ticks_of
+from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
 __all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
@@ -100,8 +101,8 @@ def module_called(context: Context, call: s.Call, own: Mapping[str, Any]) -> Any
             call.name[0],
             f"there is no function, aggregate or module {name!r}",
             given=name,
-            allowed="SHOW FUNCTIONS and SHOW MODULES list what is there",
-            instead=nearest(name, known) or "",
+            allowed="what SHOW FUNCTIONS and SHOW MODULES show",
+            instead=function_hint(name, len(call.arguments)) or nearest(name, known) or "",
         )
     if isinstance(found, type) and issubclass(found, Module):
         with context.at(call):
@@ -259,9 +260,7 @@ class Expressions:
     def _case(self, part: s.Case) -> Expr:
         branches = []
         for when, then in part.branches:
-            condition = self._bind(when)
-            if part.subject is not None:
-                condition = self._bind(part.subject) == condition
+            condition = self.predicate(when) if part.subject is None else self._bind(part.subject) == self._bind(when)
             branches.append((condition, self._bind(then)))
         default = lit(None) if part.default is None else self._bind(part.default)
         return engine.Case(tuple(branches), default)
@@ -300,6 +299,12 @@ class Expressions:
                     given=to_sql(part),
                     allowed="count(DISTINCT column)",
                     instead=f"{name}(…) over a sub-select with DISTINCT",
+                )
+            missing = [field.name for field in found.fields][len(arguments) :]
+            if any(field not in self.schema for field in missing):  # a column of the same name is taken else
+                wanted = ", ".join(map(str, found.fields))
+                raise self.context.error(
+                    part, f"{name} takes {len(found.fields)} arguments", given=to_sql(part), allowed=f"{name}({wanted})"
                 )
             return found.of(*arguments)
         raise self.context.error(

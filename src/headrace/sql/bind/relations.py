@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.python.node import fits
-from headrace.expr.signatures import widens
+from headrace.expr.signatures import widens as number_widens
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Hopping
 from headrace.schema import Field, Schema, Type
@@ -17,7 +17,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.scope import Relation, visible
 from headrace.sql.bind.windows import Windowing
 
-__all__ = ["Item", "fitted", "lasting", "plain", "same_columns", "standing"]
+__all__ = ["Item", "fitted", "lasting", "plain", "same_columns", "standing", "widens"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
         )
     outputs = []
     for actual, declared in zip(shown.schema, wanted, strict=True):
-        if not _widens(actual.type, declared.type):
+        if not widens(actual.type, declared.type):
             raise context.error(
                 part,
                 f"{actual} does not widen to {declared}",
@@ -91,7 +91,7 @@ def fitted(context: Context, part: s.Part, stream: Stream, wanted: Schema | None
     return Stream(Select(shown.node, tuple(outputs)))
 
 
-def _widens(source: Type, target: Type) -> bool:
+def widens(source: Type, target: Type) -> bool:
     """Whether values of one type are taken for another without a CAST (the dialect's table of types)."""
-    code = source is Type.CHAR and widens(Type.INT, target)  # not every character has a number of 8 or 16 bits
+    code = source is Type.CHAR and number_widens(Type.INT, target)  # not every character has a number of 8 or 16 bits
     return fits(source, target) or (source.is_text and target.is_text) or code

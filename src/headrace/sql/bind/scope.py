@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import nearest
 from headrace.expr.times import Moment
 from headrace.sql.bind.context import Context
+from headrace.sql.elsewhere import name_hint
 from headrace.sql.syntax import Column, Name, Star
 
 __all__ = ["MOMENTS", "Relation", "Scope", "visible"]
@@ -83,7 +84,7 @@ class Scope:
             f"there is no column {wanted!r}{where}",
             given=wanted,
             allowed=", ".join(dict.fromkeys(known)) or "(no columns)",
-            instead=close or as_text,
+            instead=name_hint(wanted) or close or as_text,
         )
 
     def knows(self, column: Column) -> bool:

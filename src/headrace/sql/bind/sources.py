@@ -6,7 +6,7 @@ A kind is one of the dialect's words, or the name of an installed adapter, whose
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -398,9 +398,8 @@ def _file_sink(arguments: Given, format: str) -> Any:
 
 
 def _console(arguments: Given) -> Any:
-    return outputs.console(
-        encoding=_encoding(arguments), key=arguments.names("key"), rows=arguments.values.get("rows", 20)
-    )
+    rows = arguments.values.get("rows", 20)
+    return replace(outputs.console(encoding=_encoding(arguments), key=arguments.names("key"), rows=rows), sql=True)
 
 
 def _encoding(arguments: Given) -> Any:

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from headrace.api.inputs import events
 from headrace.api.stream import Stream
 from headrace.border import is_shown
-from headrace.io.tables import TableRows, table_of
+from headrace.io.tables import TableRows
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.relations import Item, plain
 from headrace.sql.bind.scope import Relation
-from headrace.sql.printer import to_sql
 from headrace.time import INFINITY
 
 __all__ = ["so_far", "stored"]
@@ -31,14 +30,13 @@ _FROM, _TO = "valid_from", "valid_to"
 _ALWAYS = events([{"le": 0, "re": INFINITY, "here": True}])
 
 
-def so_far(part: s.CreateTable, stream: Stream, options: Mapping[str, Any]) -> TableEntry:
+def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
     """The history of a query over the current rows of its sources."""
     history = plain(stream).cht(**options)
     ends = history["re"]
     if not is_shown(history):  # of dates, the end of a row that nothing has ended is null already
         ends = pc.if_else(pc.equal(ends, INFINITY), pa.scalar(None, pa.int64()), ends)
-    table = history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
-    return TableEntry(part.name.text, table_of(table), to_sql(part))
+    return history.drop_columns(["le", "re"]).append_column(_FROM, history["le"]).append_column(_TO, ends)
 
 
 def stored(entry: TableEntry, part: s.FromItem) -> Item:

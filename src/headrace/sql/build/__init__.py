@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
 from headrace.sql.build.patterns import PatternBuilder
+from headrace.sql.build.tables import TableBuilder
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -20,7 +21,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(PatternBuilder):
+class Builder(PatternBuilder, TableBuilder):
     """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
@@ -56,12 +57,6 @@ class Builder(PatternBuilder):
         own = [part for part in clauses if part.field in fields]
         place = (own[0].at[0], own[-1].at[1]) if own else s.NOWHERE
         return self.make(kind, place, own), [part for part in clauses if part.field not in fields]
-
-    def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
-        return self.make(s.CreateTable, at, given, name=name)
-
-    def create_view(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
-        return s.CreateTable(name, query=query, at=at)
 
     def order_by_time(self, at: Span, value: s.Expression) -> Clause:
         return Clause("lifetime", s.PointLifetime(value, at=at), at)
@@ -183,8 +178,12 @@ class Builder(PatternBuilder):
     def describe(self, at: Span, name: s.Name) -> s.Describe:
         return s.Describe(name, at=at)
 
+    def explained(self, _: Span, *words: Token) -> tuple[str, ...]:
+        return tuple(word.text.upper() for word in words)
+
     def explain(self, at: Span, *parts: Any) -> s.Explain:
-        return s.Explain(parts[-1], liveliness=len(parts) > 1, at=at)
+        words = parts[0] if len(parts) > 1 else ()
+        return s.Explain(parts[-1], liveliness="LIVELINESS" in words, analyze="ANALYZE" in words, at=at)
 
     def verify(self, at: Span, target: s.Name | s.Query, *given: Clause) -> s.Verify:
         return self.make(s.Verify, at, given, target=target)

@@ -23,6 +23,7 @@ from headrace.sql.printer.expressions import (
     written_name,
 )
 from headrace.sql.printer.patterns import named_queries
+from headrace.sql.printer.tables import table_columns
 
 __all__ = ["to_sql"]
 
@@ -31,7 +32,7 @@ _AS_SHAPE = frozenset({"BAD", "EXTENDS", "LATE", "LIFETIME", "SOURCE", "WITH"})
 _AS_TARGET = frozenset({"CONSOLE"})
 _AS_DERIVED = frozenset({"MERGE", "WITH"})
 _AS_ASKED = frozenset({"WITH"})
-_AS_EXPLAINED = frozenset({"LIVELINESS", "WITH"})
+_AS_EXPLAINED = frozenset({"ANALYZE", "LIVELINESS", "WITH"})
 
 
 def to_sql(part: s.Part) -> str:
@@ -316,7 +317,7 @@ def _(part: s.CreateStream) -> str:
 
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
-    first = words("CREATE TABLE", text(part.name), _columns(part.columns))
+    first = words("CREATE TABLE", text(part.name), table_columns(part))
     if part.query is not None:
         return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
@@ -363,7 +364,8 @@ def _asked(part: s.Name | s.Query, keywords: frozenset[str] = _AS_ASKED) -> str:
 
 @writes(s.Explain)
 def _(part: s.Explain) -> str:
-    return f"EXPLAIN{' LIVELINESS' if part.liveliness else ''}{_asked(part.target, _AS_EXPLAINED)}"
+    more = words("ANALYZE" if part.analyze else "", "LIVELINESS" if part.liveliness else "")
+    return f"{words('EXPLAIN', more)}{_asked(part.target, _AS_EXPLAINED)}"
 
 
 @writes(s.Verify)

@@ -99,6 +99,15 @@ from headrace.sql.syntax.statements import (
     TypedColumn,
     Verify,
 )
+from headrace.sql.syntax.tables import (
+    ChangeTable,
+    DeleteFrom,
+    InsertSelect,
+    InsertValues,
+    TableColumn,
+    Truncate,
+    UpdateTable,
+)
 from headrace.sql.syntax.windows import (
     Application,
     Arrival,
@@ -121,16 +130,16 @@ from headrace.sql.syntax.windows import (
 
 __all__ = [
     "NOWHERE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "BodyStatement",
-    "Bracket", "Call", "Case", "Cast", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate", "CreateSchema",
-    "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteRows", "DeltaWindow", "Describe", "Drop",
-    "Duration", "EdgeLifetime", "Entry", "Explain", "Expression", "Extent", "FixedWindow", "FromItem", "GridWindow",
-    "In", "Insert", "InsertRows", "InsertSelected", "IntervalLifetime", "Into", "IsJson", "IsNull", "Join",
-    "LandmarkWindow",
-    "Lifespan", "Like", "Limit", "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member",
-    "Merge", "Module", "Name", "Named", "NamedQuery", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime",
-    "PointLifetime", "Policy", "Progress", "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow",
-    "Set", "Shape", "ShapeChain", "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow",
-    "SnapshotWindow", "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery",
-    "Subset", "Text", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows", "Value", "ValuesRow", "Verify", "Window",
-    "WindowPolicies",
+    "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow", "CreateAggregate",
+    "CreateSchema", "CreateStream", "CreateTable", "DateTime", "Definition", "DeleteFrom", "DeleteRows", "DeltaWindow",
+    "Describe", "Drop", "Duration", "EdgeLifetime", "Entry", "Explain", "Expression", "Extent", "FixedWindow",
+    "FromItem", "GridWindow", "In", "Insert", "InsertRows", "InsertSelect", "InsertSelected", "InsertValues",
+    "IntervalLifetime", "Into", "IsJson", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit", "LocalJoin",
+    "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member", "Merge", "Module", "Name", "Named",
+    "NamedQuery", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
+    "Query", "Register", "ScalarSelect", "Script", "Select", "SessionWindow", "Set", "Shape", "ShapeChain",
+    "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Show", "SizeWindow", "SnapshotWindow",
+    "SourceClause", "Span", "Split", "SplitBranch", "Stage", "Star", "Statement", "Subquery", "Subset", "TableColumn",
+    "Text", "Truncate", "Tuples", "TypedColumn", "Unary", "Union", "UpdateRows", "UpdateTable", "Value", "ValuesRow",
+    "Verify", "Window", "WindowPolicies",
 ]  # fmt: skip

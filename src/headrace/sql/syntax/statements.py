@@ -133,12 +133,17 @@ class CreateStream(Statement):
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """`CREATE TABLE name [(…)] SOURCE …`: stored rows, read when a query starts; `… AS query`: its history so far."""
+    """`CREATE TABLE name (…)`: rows that statements change; `… SOURCE …`: stored rows, read when a query starts;
+    `… AS query`: its rows now, or its history so far.
+
+    `key` is a PRIMARY KEY behind the columns.
+    """
 
     name: Name
     columns: tuple[TypedColumn, ...] = ()
     source: SourceClause | None = None
     query: Query | None = None
+    key: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,10 +205,11 @@ class Describe(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """`EXPLAIN [LIVELINESS] query | stream`."""
+    """`EXPLAIN [ANALYZE] [LIVELINESS] query | stream`."""
 
     target: Name | Query
     liveliness: bool = False
+    analyze: bool = False
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class _Check(SelectReader):
         key = tuple(self._column(schema, column, text) for column in part.key)
         rows = self._rows(part.rows, schema.fields, text, NameScope())
         stored = None if part.stored is None else decoded(self.context, part, schema)
-        self.tables[name] = d.Table(text, schema, key, rows, stored, part.limit or d.MOST_ROWS)
+        self.tables[name] = d.StateTable(text, schema, key, rows, stored, part.limit or d.MOST_ROWS)
 
     def _check_inwindow(self) -> None:
         part = next((one for one in self.part.tables if one.name.text.lower() == d.INWINDOW), None)
@@ -241,7 +241,7 @@ class _Check(SelectReader):
         where = self.where(part.where, inside)
         return d.BodyUpdate(line, frozenset(self.reads), source, tuple(values), where)
 
-    def _check_own(self, part: s.Name, table: d.Table, instead: str) -> None:
+    def _check_own(self, part: s.Name, table: d.StateTable, instead: str) -> None:
         if table.kept_by_system:
             raise self.context.error(
                 part,

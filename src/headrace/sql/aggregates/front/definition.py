@@ -23,7 +23,7 @@ __all__ = [
     "Oldest",
     "Scalar",
     "Selected",
-    "Table",
+    "StateTable",
     "TableScan",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ INWINDOW = "inwindow"
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class StateTable:
     """A table of an aggregate: `key` has the positions of its key columns."""
 
     name: str
@@ -56,7 +56,7 @@ class Table:
 class TableScan:
     """A place in a body that scans the rows of a table."""
 
-    table: Table
+    table: StateTable
     number: int
 
 
@@ -129,14 +129,14 @@ class BodyStatement:
     """A statement of a body: its place, and the tables it reads."""
 
     line: int
-    reads: frozenset[Table]
+    reads: frozenset[StateTable]
 
 
 @dataclass(frozen=True, eq=False)
 class BodyInsert(BodyStatement):
     """Rows for a table, or for RETURN if there is none."""
 
-    table: Table | None
+    table: StateTable | None
     rows: tuple[tuple[Bound, ...], ...] = ()
     select: Selected | None = None
 
@@ -168,7 +168,7 @@ class AggregateDefinition:
     returns: tuple[Field, ...]
     #: Whether it returns a value, not rows.
     value: bool
-    tables: tuple[Table, ...]
+    tables: tuple[StateTable, ...]
     stages: Mapping[str, tuple[BodyStatement, ...]]
     #: The origins of the columns of bound expressions.
     places: Mapping[str, ColumnOrigin]
@@ -185,11 +185,11 @@ class AggregateDefinition:
         return bool(self.stages.get("terminate"))
 
     @property
-    def inwindow(self) -> Table | None:
+    def inwindow(self) -> StateTable | None:
         """The table that the system keeps, if it is declared."""
         return next((table for table in self.tables if table.kept_by_system), None)
 
-    def form(self, table: Table) -> Literal["stored", "row", "keyed", "rows"]:
+    def form(self, table: StateTable) -> Literal["stored", "row", "keyed", "rows"]:
         """How a table is stored: shared by all groups, as exactly one row, by its key, or as a list."""
         if table.stored is not None:
             return "stored"
@@ -197,7 +197,7 @@ class AggregateDefinition:
             return "row"
         return "keyed" if table.key else "rows"
 
-    def _one_row(self, table: Table) -> bool:
+    def _one_row(self, table: StateTable) -> bool:
         every = [statement for event in EVENTS for statement in self.stages.get(event, ())]
         inserts = [one for one in every if isinstance(one, BodyInsert) and one.table is table]
         if any(isinstance(one, Delete) and one.source.table is table for one in every):
@@ -210,5 +210,5 @@ class AggregateDefinition:
         return len(inserts[0].rows) == 1
 
 
-def _touches(statement: BodyStatement, table: Table) -> bool:
+def _touches(statement: BodyStatement, table: StateTable) -> bool:
     return table in statement.reads or (isinstance(statement, BodyInsert) and statement.table is table)

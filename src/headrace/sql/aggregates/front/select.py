@@ -52,10 +52,10 @@ class SelectReader:
         self.places: dict[str, d.ColumnOrigin] = {}
         self.types: dict[str, Type] = {}
         self.calls: dict[str, Any] = {}
-        self.reads: set[d.Table] = set()
+        self.reads: set[d.StateTable] = set()
         self.keeps_window = False
         self.sources = 0
-        self.tables: dict[str, d.Table] = {}
+        self.tables: dict[str, d.StateTable] = {}
         self.parameters = Schema(())
 
     def take(self, parameters: Schema) -> None:
@@ -208,7 +208,7 @@ class SelectReader:
 
     # --- names and expressions ---------------------------------------------------------------------------------------
 
-    def source(self, table: d.Table) -> d.TableScan:
+    def source(self, table: d.StateTable) -> d.TableScan:
         """A new scan of a table."""
         self.reads.add(table)
         self.keeps_window |= table.kept_by_system
@@ -226,7 +226,7 @@ class SelectReader:
     def schema(self) -> Schema:
         return Schema(tuple(Field(name, kind) for name, kind in self.types.items()))
 
-    def named(self, name: s.Name) -> d.Table:
+    def named(self, name: s.Name) -> d.StateTable:
         """The table that is meant."""
         found = self.tables.get(name.text.lower())
         if found is not None:

@@ -48,7 +48,7 @@ class NotDerived(Exception):
 class Total:
     """A column to which terms are added, each with whether it is subtracted."""
 
-    table: d.Table
+    table: d.StateTable
     index: int
     conditions: tuple[Bound, ...]
     terms: tuple[tuple[bool, Bound], ...]
@@ -108,7 +108,7 @@ class _Found:
         self.definition = definition
         self.totals: list[Total] = []
         self.chosen: list[Chosen] = []
-        self.changed: set[tuple[d.Table, int]] = set()
+        self.changed: set[tuple[d.StateTable, int]] = set()
 
     def add(self, statement: d.BodyStatement) -> None:
         if isinstance(statement, d.BodyInsert) and statement.table is None:

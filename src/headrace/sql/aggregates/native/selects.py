@@ -30,7 +30,7 @@ class SelectWriter(ValueWriter):
 
     def __init__(
         self, definition: d.AggregateDefinition, text: CodeLines, arguments: Sequence[Pair],
-        columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair], many: Mapping[d.Table, TableCode],
+        columns: Mapping[d.StateTable, Sequence[Pair]], oldest: Sequence[Pair], many: Mapping[d.StateTable, TableCode],
     ) -> None:  # fmt: skip
         super().__init__(definition, text, arguments, columns, oldest)
         self.many = many

@@ -29,7 +29,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class StateWriter:
     """Writes the code that loads and stores variables and tables."""
 
-    def __init__(self, text: CodeLines, single: Mapping[d.Table, Sequence[Pair]], many: Sequence[TableCode]) -> None:
+    def __init__(
+        self, text: CodeLines, single: Mapping[d.StateTable, Sequence[Pair]], many: Sequence[TableCode]
+    ) -> None:
         self.text, self.single, self.many = text, single, many
         self.variables = [
             (pair, field.type)
@@ -65,7 +67,7 @@ class StateWriter:
         for table in self.many:
             table.load()
 
-    def first(self, body: Any, attributes: Mapping[d.Table, Sequence[str]]) -> Int64s:
+    def first(self, body: Any, attributes: Mapping[d.StateTable, Sequence[str]]) -> Int64s:
         """The words of a group before its first tuple: the initial state of the Python body."""
         words = [0] * _HEAD
         nulls = 0
@@ -81,7 +83,7 @@ class StateWriter:
                 words.append(sum((value is None) << place for place, value in enumerate(row)))
         return np.array(words, np.int64)
 
-    def _first_values(self, body: Any, attributes: Mapping[d.Table, Sequence[str]]) -> Iterator[tuple[Any, Type]]:
+    def _first_values(self, body: Any, attributes: Mapping[d.StateTable, Sequence[str]]) -> Iterator[tuple[Any, Type]]:
         for table in self.single:
             for name, field in zip(attributes[table], table.schema, strict=True):
                 yield getattr(body, name), field.type

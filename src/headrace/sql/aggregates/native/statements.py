@@ -158,7 +158,7 @@ class Statements:
         return any(part is not None and source.table in _tables(part) for part in parts)
 
 
-def _tables(bound: Bound) -> set[d.Table]:
+def _tables(bound: Bound) -> set[d.StateTable]:
     """The tables that sub-selects in an expression read."""
     found = set().union(*map(_tables, bound.args))
     if isinstance(bound.node, d.Scalar):

@@ -22,7 +22,7 @@ _MOST_COLUMNS = 60
 class TableCode:
     """Writes the code for one table."""
 
-    def __init__(self, table: d.Table, names: Names, text: CodeLines) -> None:
+    def __init__(self, table: d.StateTable, names: Names, text: CodeLines) -> None:
         if len(table.schema) > _MOST_COLUMNS:
             raise NotNative(f"the table {table.name} has more than {_MOST_COLUMNS} columns")
         self.table, self.text = table, text

@@ -109,7 +109,7 @@ class ValueWriter:
 
     def __init__(
         self, definition: d.AggregateDefinition, text: CodeLines, arguments: Sequence[Pair],
-        columns: Mapping[d.Table, Sequence[Pair]], oldest: Sequence[Pair],
+        columns: Mapping[d.StateTable, Sequence[Pair]], oldest: Sequence[Pair],
     ) -> None:  # fmt: skip
         self.definition, self.text = definition, text
         #: What the arguments, the columns of tables and those of the oldest tuple are called.

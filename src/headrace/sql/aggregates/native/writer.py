@@ -80,7 +80,7 @@ class Writer:
         if self.slots and not self.definition.value and any(map(self._returns, ("initialize", "iterate"))):
             raise NotNative("rows are returned before a slot is complete")
 
-    def _is_row(self, table: d.Table) -> bool:
+    def _is_row(self, table: d.StateTable) -> bool:
         return self.definition.form(table) == "row"
 
     def _count(self) -> None:

@@ -36,9 +36,9 @@ class Code:
         self.constants: dict[str, str] = {}
         #: Other aggregates and stored tables, by their names in the code.
         self.inner: dict[str, Any] = {}
-        self.forms: dict[d.Table, str] = {}
+        self.forms: dict[d.StateTable, str] = {}
         #: The name of a table, or of each column of its one row.
-        self.kept: dict[d.Table, list[str]] = {}
+        self.kept: dict[d.StateTable, list[str]] = {}
         self.bound: dict[d.TableScan, list[str]] = {}
         #: The enclosing SELECTs, and the names of the rows of a group in those with groups.
         self.selects: list[d.Selected] = []
@@ -137,7 +137,7 @@ class Code:
         many = [source for source in select.sources if self.forms[source.table] != "row"]
         return listed([name for source in many for name in self.columns(source)])
 
-    def every(self, table: d.Table) -> str:
+    def every(self, table: d.StateTable) -> str:
         """All rows of a table."""
         return self.kept[table][0] + (".values()" if self.forms[table] == "keyed" else "")
 

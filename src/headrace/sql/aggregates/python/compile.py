@@ -42,7 +42,7 @@ class Compiled:
     source: str
     body: Callable[[], Any]
     #: The attributes of a body that hold its state: one for each table, or one for each column.
-    kept: Mapping[d.Table, tuple[str, ...]]
+    kept: Mapping[d.StateTable, tuple[str, ...]]
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class _Writer(Code):
             return []
         return [names.give(f"oldest_{f.name}") for f in (table.schema if table else definition.parameters)]
 
-    def _attributes(self, table: d.Table) -> list[str]:
+    def _attributes(self, table: d.StateTable) -> list[str]:
         """The attributes of a table: one, or one for each column."""
         if self.forms[table] == "row":
             return [f"self.{self.attributes.give(f'{table.name}_{name}')}" for name in table.schema.names]
@@ -176,12 +176,12 @@ class _Writer(Code):
         return "\n".join(lines).rstrip() + "\n"
 
     @property
-    def state(self) -> dict[d.Table, tuple[str, ...]]:
+    def state(self) -> dict[d.StateTable, tuple[str, ...]]:
         """The attributes of all tables."""
         return {one: tuple(name.removeprefix("self.") for name in self.kept[one]) for one in self._own}
 
     @property
-    def _own(self) -> list[d.Table]:
+    def _own(self) -> list[d.StateTable]:
         return [table for table in self.kept if table.stored is None]
 
     @cached_property
@@ -195,7 +195,7 @@ class _Writer(Code):
             lines += [f"    {line}" for line in self._empty(table, rows)]
         return lines
 
-    def _empty(self, table: d.Table, rows: list[str]) -> list[str]:
+    def _empty(self, table: d.StateTable, rows: list[str]) -> list[str]:
         kept = self.kept[table]
         if self.forms[table] == "row":
             values = list(map(self.value, table.rows[0])) if table.rows else ["None"] * len(kept)
@@ -224,10 +224,10 @@ class _Writer(Code):
         return lines + [f"    {line}" for line in [*before, *body, *after] or ["pass"]]
 
     @property
-    def _window(self) -> list[d.Table]:
+    def _window(self) -> list[d.StateTable]:
         return [table for table in self.kept if table.kept_by_system]
 
-    def _room(self, table: d.Table) -> str:
+    def _room(self, table: d.StateTable) -> str:
         """The check that a table has not grown too large."""
         return f"room({self.kept[table][0]}, {table.name!a}, {table.limit})"
 

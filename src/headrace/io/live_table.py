@@ -1,0 +1,336 @@
+"""Tables that live: rows that statements insert, update and delete while queries read them.
+
+**A table is the history of its rows.** A row lasts from the statement that inserts it to the statement that changes or
+deletes it. The table's *log* is that history as a physical stream (rule 1.3): an insert is an event without an end, a
+deletion retracts the event's end to the time of the statement, an update is both. The log only grows. A query reads it
+as it reads any stream, so a table that changes is joined as its history, and a query over it without a window is a
+relation at every instant (rule 8.4).
+
+**When a statement happens.** Scripts fill tables first and query them later, often over events of years ago, and expect
+every event to find the rows. So the statements of a table have no time at first: they give the rows that the table has
+*always* had, from `BEGINNING` on. Two things give statements a time:
+
+- `AT`, or a time that the session sets: the statement happens then. So a history can be written down, and scripts give
+  the same answers whenever they run.
+- A started query that reads the table. From then on a statement happens when it is executed, by the clock.
+
+Times never go back: a statement before the latest one of its table is an error, and so is one before a promise.
+
+**What a query sees.** A run to the end of its inputs sees the log as it is when the run begins, and the table does not
+change during it: its rows are followed by the promise that nothing changes any more. A started query follows the log,
+as an adapter's source (`adapter.py`). While the clock gives the times, the log promises each second that no statement
+happens earlier. The promise is a row of the log, and a later statement is never before it, so no row is ever late.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.errors import TableError
+from headrace.expr import Expr, evaluate
+from headrace.io.adapter import Offsets, SourceAdapter
+from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.origins import AdapterRead
+from headrace.plan.nodes import Admit, Node, Source
+from headrace.plan.policies import Explicit, Physical
+from headrace.schema import Field, Schema, Type
+from headrace.time import INFINITY, format_ticks, ticks
+
+__all__ = ["BEGINNING", "LiveTable", "LiveTableRead"]
+
+#: When the rows begin that a table has always had: the first instant of the calendar.
+BEGINNING = ticks("0001-01-01T00:00:00Z")
+_PROMISE_EVERY = 1_000_000  # ticks between two promises
+_TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
+_PARTITION = "changes"
+Places = NDArray[np.int64]
+
+
+class LiveTable:
+    """The rows of a table, and the log of their changes. Each change is checked as a whole, before any of it is made.
+
+    `key` columns identify a row, and are never null; `required` columns are never null. `defaults` are the values of
+    columns that an insert leaves out. `clock` gives the time in ticks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: Schema,
+        *,
+        clock: Callable[[], int],
+        key: Sequence[str] = (),
+        required: Sequence[str] = (),
+        defaults: Mapping[str, Expr] | None = None,
+    ) -> None:
+        self.name, self.schema, self.key = name, schema, tuple(key)
+        self.required = tuple(dict.fromkeys((*key, *required)))
+        self.defaults = dict(defaults or {})
+        self.rows: pa.Table = schema.arrow.empty_table()
+        self._clock = clock
+        self._starts: Places = np.empty(0, np.int64)
+        self._log = _Log(Schema((*_TIMES, *schema)))
+        self._lock = threading.RLock()
+        #: The time of the latest statement or promise.
+        self.latest = BEGINNING
+        #: Whether a started query follows it; whether its latest statement took its time from the clock.
+        self._followed, self._clocked = False, True
+        #: Whether its times are given as numbers, not as dates.
+        self.numbers = False
+
+    def __str__(self) -> str:
+        return f"table {self.name}"
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def dates(self) -> bool:
+        """Whether users see its times as dates."""
+        return self.latest > BEGINNING and not self.numbers
+
+    @property
+    def log_schema(self) -> Schema:
+        """The columns of the log."""
+        return self._log.schema
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def insert(self, rows: pa.Table, at: int | None = None, *, numbers: bool = False) -> int:
+        """Insert rows that have all columns, in their types; return how many."""
+        return self.change(np.empty(0, np.int64), rows, at, numbers=numbers)
+
+    def change(self, gone: Places, rows: pa.Table, at: int | None = None, *, numbers: bool = False) -> int:
+        """Delete the rows at these places and insert others, as one statement; return how many were inserted.
+
+        `at` is the time of the statement in ticks; `numbers`: it was given as a number, not as a date.
+        """
+        with self._lock:
+            time = self._time(at)
+            rows = rows.select(list(self.schema.names)).cast(self.schema.arrow)
+            kept = np.ones(len(self), bool)
+            kept[gone] = False
+            whole = pa.concat_tables([self.rows.filter(pa.array(kept)), rows])
+            self._check(rows, whole)
+            deleted = self._events("retract", self.rows.take(pa.array(gone)), self._starts[gone], time)
+            inserted = self._events("insert", rows, np.full(rows.num_rows, time))
+            self._log.append(pa.concat_tables([deleted, inserted]))
+            self.rows = whole.combine_chunks()
+            self._starts = np.concatenate([self._starts[kept], np.full(rows.num_rows, time)])
+            self.latest, self._clocked = time, at is None
+            self.numbers = numbers if at is not None else self.numbers
+            return int(rows.num_rows)
+
+    def filled(self, given: pa.Table) -> pa.Table:
+        """Rows with all columns: those that are left out have their defaults, or are null."""
+        there = given.column_names
+        values = [
+            given.column(name) if name in there else pa.repeat(self.default(name), given.num_rows)
+            for name in self.schema.names
+        ]
+        return pa.table(values, schema=self.schema.arrow)
+
+    def default(self, name: str) -> pa.Scalar:
+        """The value of a column that an insert leaves out."""
+        kind = self.schema[name].type.arrow
+        if name not in self.defaults:
+            return pa.scalar(None, kind)
+        return evaluate(self.defaults[name], pa.table({"one": [0]})).cast(kind)[0]
+
+    def _time(self, at: int | None) -> int:
+        """The time of a statement; None: that of the clock, or no time yet."""
+        if at is None:
+            always = self.latest == BEGINNING and not self._followed
+            return BEGINNING if always else max(self._clock(), self.latest)
+        if at < self.latest:
+            promised = self._followed and self._log.promised == self.latest
+            shown = format_ticks(self.latest, dates=not self.numbers)
+            raise TableError(
+                f"time does not go back: {self} has "
+                + (f"promised a query that nothing changes before {shown}" if promised else f"changed at {shown}"),
+                given=format_ticks(at, dates=not self.numbers),
+                allowed=f"{shown} or later",
+            )
+        return at
+
+    def _check(self, rows: pa.Table, whole: pa.Table) -> None:
+        """Check the rules of the columns; `whole` are all rows after the change."""
+        for name in self.required:
+            if rows.column(name).null_count:
+                row = rows.filter(pc.is_null(rows.column(name))).slice(0, 1).to_pylist()[0]
+                rule = "part of the PRIMARY KEY" if name in self.key else "NOT NULL"
+                raise TableError(f"{name} of {self} may not be null: it is {rule}", given=_words(row))
+        if not self.key or not rows.num_rows:
+            return
+        counts = whole.select(list(self.key)).group_by(list(self.key)).aggregate([([], "count_all")])
+        twice = counts.filter(pc.greater(counts["count_all"], 1)).select(list(self.key)).slice(0, 1).to_pylist()
+        if twice:
+            raise TableError(
+                f"{self} has a row with this key already",
+                given=_words(twice[0]),
+                allowed=f"one row for each {', '.join(self.key)}, its PRIMARY KEY",
+                instead="an update of that row",
+            )
+
+    def _events(self, kind: str, rows: pa.Table, starts: Places, end: int | None = None) -> pa.Table:
+        count = rows.num_rows
+        ends = pa.nulls(count, pa.int64()) if end is None else pa.array(np.full(count, end))
+        times = [pa.array([kind] * count, pa.string()), pa.array(starts), pa.array(np.full(count, INFINITY)), ends]
+        return pa.table([*times, *rows.columns], schema=self.log_schema.arrow)
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    @property
+    def changes(self) -> int:
+        """How many rows the log has."""
+        return len(self._log)
+
+    def log(self, start: int, end: int) -> pa.Table:
+        """Rows of the log."""
+        return self._log.rows(start, end)
+
+    def so_far(self, until: int | None = None) -> pa.Table:
+        """The log up to a row, without promises, and with the one that nothing changes any more."""
+        with self._lock:
+            events = self.log(0, self.changes if until is None else until)
+        events = events.filter(pc.not_equal(events["kind"], "cti"))
+        return pa.concat_tables([events, self._promise(INFINITY)])
+
+    def follow(self) -> int:
+        """How many rows the log has for a started query, after what can be promised now is."""
+        with self._lock:
+            self._followed = True
+            time = self._clock() if self._clocked else self.latest
+            if time >= self._log.promised + (_PROMISE_EVERY if self._clocked else 1):
+                self._log.append(self._promise(time))
+                self._log.promised = time
+                self.latest = max(self.latest, time)
+            return self.changes
+
+    def _promise(self, time: int) -> pa.Table:
+        row = {"kind": "cti", "le": time}
+        return pa.Table.from_pylist([row], schema=self.log_schema.arrow)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker of Spark reads the log from files; driver and workers share the directory, as they share checkpoints.
+        with self._lock:
+            return _StoredTable, (self.name, self.log_schema, str(self._log.stored()))
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.items())
+
+
+class _Log:
+    """Rows that only grow, in memory, and in files once another process reads them."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.promised = BEGINNING
+        self._table: pa.Table = schema.arrow.empty_table()
+        self._parts: list[pa.Table] = []
+        self._count = 0
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, rows: pa.Table) -> None:
+        if self._folder is not None:
+            _write(Path(self._folder.name), self._count, rows)
+        self._parts.append(rows)
+        self._count += rows.num_rows
+
+    def rows(self, start: int, end: int) -> pa.Table:
+        if self._parts:
+            self._table = pa.concat_tables([self._table, *self._parts])
+            self._parts = []
+        return self._table.slice(start, end - start)
+
+    def stored(self) -> Path:
+        """The folder with all rows; rows that come later are written there, too."""
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="headrace-table-")
+            _write(Path(self._folder.name), 0, self.rows(0, len(self)))
+        return Path(self._folder.name)
+
+
+def _write(folder: Path, start: int, rows: pa.Table) -> None:
+    part = folder / f"{start:015}.part"
+    with pa.ipc.new_file(str(part), rows.schema) as writer:
+        writer.write_table(rows)
+    part.rename(part.with_suffix(".arrow"))
+
+
+@dataclass(frozen=True)
+class _StoredTable:
+    """The log of a table in another process."""
+
+    name: str
+    log_schema: Schema
+    folder: str
+
+    def __str__(self) -> str:
+        return f"table {self.name}"
+
+    def log(self, start: int, end: int) -> pa.Table:
+        """Rows of the log."""
+        files = sorted(Path(self.folder).glob("*.arrow"))
+        starts = [int(file.stem) for file in files]
+        wanted = [
+            file
+            for file, first, last in zip(files, starts, [*starts[1:], end], strict=True)
+            if first < end and last > start
+        ]
+        rows = pa.concat_tables([self.log_schema.arrow.empty_table(), *(_read(file) for file in wanted)])
+        return rows.slice(start - (int(wanted[0].stem) if wanted else start), end - start)
+
+
+def _read(file: Path) -> pa.Table:
+    with pa.ipc.open_file(str(file)) as reader:
+        return reader.read_all()
+
+
+@dataclass(frozen=True)
+class LiveTableRead(SourceAdapter):
+    """The log of a table as a source; `until` is the number of its rows that a run to the end reads, by default all."""
+
+    table: LiveTable
+    until: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.table) if self.until is None else f"{self.table} as of change {self.until}"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.table.log_schema
+
+    def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - one partition
+        return {_PARTITION: Offsets(0, self.table.follow())}
+
+    def read(
+        self,
+        partition: str,  # noqa: ARG002 - there is one
+        start: int,
+        end: int,
+        columns: Sequence[str],
+    ) -> Generator[DecodedBlock, None, int | None]:
+        rows = self.table.log(start, end).select(list(columns))
+        yield DecodedBlock(rows, refused_table(), np.arange(start, end))
+        return None
+
+    @property
+    def source(self) -> Node:
+        """The node of the table's history."""
+        return Admit(Source(AdapterRead(self), self.schema, Physical(), Explicit("raise"), "raise", dated=False))

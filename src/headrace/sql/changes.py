@@ -1,0 +1,308 @@
+"""Statements that create tables and change their rows; `io/live_table.py` says what a table is and when it changes.
+
+A condition with a sub-query is computed by a query over the rows of the table; other expressions directly on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.api.inputs import events
+from headrace.api.running import run_quietly
+from headrace.api.tables import Table, changed, new_table
+from headrace.display.words import counted
+from headrace.expr import Expr, evaluate, lit, predicate_mask
+from headrace.io.live_table import BEGINNING, Places
+from headrace.plan.nodes import Source
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import Catalog, LiveEntry, StreamEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.queries import Queries
+from headrace.sql.bind.relations import plain, widens
+from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.values import ticks_of
+from headrace.sql.peek import current_rows, is_relation, parts_of
+from headrace.sql.printer import to_sql
+from headrace.time import INFINITY, ticks
+
+__all__ = [
+    "answers",
+    "column_name",
+    "created",
+    "deleted",
+    "inserted",
+    "inserted_values",
+    "moment",
+    "updated",
+]
+
+#: The number of a row, beside the columns of its table, in queries for conditions.
+_PLACE = "_sql_place"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_COLUMNS = pa.table({"one": [0]})
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def created(context: Context, catalog: Catalog, part: s.CreateTable, schema: Schema) -> Table:
+    """The empty table of a CREATE TABLE."""
+    rules = [column for column in part.columns if isinstance(column, s.TableColumn)]
+    inline = [column.name for column in rules if column.key]
+    if inline and (part.key or len(inline) > 1):
+        raise context.error(
+            inline[-1], "a table has one PRIMARY KEY", instead=f"PRIMARY KEY ({', '.join(n.text for n in inline)})"
+        )
+    key = [_known(context, schema, name, part.name.text) for name in (*inline, *part.key)]
+    required = [column.name.text for column in rules if column.not_null]
+    defaults = {
+        column.name.text: _constant(context, catalog, column.default, schema[column.name.text])
+        for column in rules
+        if column.default is not None
+    }
+    with context.at(part):
+        return new_table(part.name.text, schema, key, required, defaults)
+
+
+def _known(context: Context, schema: Schema, name: s.Name, table: str) -> str:
+    """The name of a column."""
+    return Scope(context, (Relation(table, {column: column for column in schema.names}),)).column(
+        s.Column(name, at=name.at)
+    )
+
+
+# --- INSERT ----------------------------------------------------------------------------------------------------------
+
+
+def inserted_values(context: Context, catalog: Catalog, entry: LiveEntry, part: s.InsertValues) -> str:
+    """Insert the rows of VALUES."""
+    live = entry.table.live
+    fields = _targets(context, entry, part.columns)
+    columns: list[list[pa.Array]] = [[] for _ in fields]
+    for row in part.rows:
+        _check_count(context, row, len(row.values), fields)
+        for place, (field, value) in enumerate(zip(fields, row.values, strict=True)):
+            expr = _constant(context, catalog, value, field)
+            columns[place].append(_evaluated(context, value, expr, _NO_COLUMNS, field))
+    given = pa.table(
+        [pa.chunked_array(column, field.type.arrow) for field, column in zip(fields, columns, strict=True)],
+        names=[field.name for field in fields],
+    )
+    with context.at(part):
+        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
+
+
+def inserted(
+    context: Context, catalog: Catalog, entry: LiveEntry, columns: Sequence[s.Name], query: s.Query,
+    part: s.Statement, options: dict[str, Any],
+) -> str:  # fmt: skip
+    """Insert the rows of a query: those that hold now, or all answers of a query over streams."""
+    fields = _targets(context, entry, columns)
+    rows = answers(context, catalog, query, options)
+    _check_count(context, query, rows.num_columns, fields)
+    values = []
+    for field, column in zip(fields, rows.columns, strict=True):
+        found = Schema.of(pa.schema([(field.name, column.type)]))[field.name].type
+        if not _assignable(found, field.type):
+            raise _unfit(context, query, f"{found.value}", field)
+        values.append(_cast(context, query, column, field))
+    given = pa.table(values, names=[field.name for field in fields])
+    live = entry.table.live
+    with context.at(part):
+        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
+
+
+def answers(context: Context, catalog: Catalog, query: s.Query, options: dict[str, Any]) -> pa.Table:
+    """The rows of a query that a statement takes into a table."""
+    stream = Queries(context, catalog).query(query)
+    if is_relation(query, catalog):
+        return current_rows(stream, options)
+    with context.at(query):
+        history = run_quietly({"rows": plain(stream)}, **options).results["rows"].history()
+    return history.drop_columns(["le", "re"])
+
+
+def _inserted(entry: LiveEntry, count: int) -> str:
+    return f"{counted(count, 'row')} inserted into {entry.name}"
+
+
+def _targets(context: Context, entry: LiveEntry, columns: Sequence[s.Name]) -> list[Field]:
+    """The columns that an INSERT names, by default all."""
+    schema = entry.schema
+    names = [_known(context, schema, name, entry.name) for name in columns]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise context.error(columns[place], f"{name} is named twice", given=name)
+    return [schema[name] for name in names] or list(schema)
+
+
+def column_name(context: Context, part: s.Expression) -> s.Name:
+    """The name of a column in `INSERT INTO t (a, b)`, where a name in double quotes was read as a text."""
+    if isinstance(part, s.Column) and part.stream is None:
+        return part.name
+    if isinstance(part, s.Text) and context.text[part.at[0] : part.at[0] + 1] == '"':
+        return s.Name(part.value, quoted=True, at=part.at)
+    raise context.error(part, "the names of columns stand here", instead="INSERT INTO t (a, b) SELECT …")
+
+
+def _check_count(context: Context, part: s.Part, count: int, fields: Sequence[Field]) -> None:
+    if count != len(fields):
+        names = ", ".join(field.name for field in fields)
+        raise context.error(
+            part,
+            f"{counted(count, 'value')} for {counted(len(fields), 'column')}",
+            given=to_sql(part),
+            allowed=f"a value for each of {names}",
+            instead="INSERT INTO t (a, b) VALUES (…, …), which names columns",
+        )
+
+
+def _time(context: Context, catalog: Catalog, part: s.Statement) -> dict[str, Any]:
+    """When a statement happens: its AT, else the time of the session, else None."""
+    at = part.time if isinstance(part, s.ChangeTable) else None
+    time = catalog.settings["time"] if at is None else moment(context, at)
+    return {"at": None if time is None else ticks(time), "numbers": isinstance(time, int)}
+
+
+def moment(context: Context, part: s.Expression) -> datetime | int:
+    """A time that a statement gives: a date, or a number."""
+    found = ticks_of(context, part)
+    if isinstance(part, (s.Number, s.Unary)):
+        return found
+    with context.at(part):
+        return _EPOCH + timedelta(microseconds=found)
+
+
+# --- UPDATE and DELETE -----------------------------------------------------------------------------------------------
+
+
+def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable, options: dict[str, Any]) -> str:
+    """Update the rows for which WHERE is true; those whose values stay the same do not change."""
+    live = entry.table.live
+    places = _places(context, catalog, entry, part.where, options)
+    old = live.rows.take(pa.array(places))
+    new, names = old, list[str]()
+    for assignment in part.assignments:
+        field = entry.schema[_known(context, entry.schema, assignment.column, entry.name)]
+        if field.name in names:
+            raise context.error(assignment.column, f"{field.name} is set twice", given=field.name)
+        names.append(field.name)
+        expr = _bound(context, catalog, assignment.value, field, entry)
+        values = _evaluated(context, assignment.value, expr, old, field)
+        new = new.set_column(entry.schema.names.index(field.name), field.name, values)
+    different = changed(old, new)
+    with context.at(part):
+        live.change(places[different], new.filter(pa.array(different)), **_time(context, catalog, part))
+    return f"{counted(len(places), 'row')} of {entry.name} updated"
+
+
+def deleted(
+    context: Context, catalog: Catalog, entry: LiveEntry, part: s.DeleteFrom | s.Truncate, options: dict[str, Any]
+) -> str:
+    """Delete the rows for which WHERE is true, or all."""
+    where = part.where if isinstance(part, s.DeleteFrom) else None
+    places = _places(context, catalog, entry, where, options)
+    with context.at(part):
+        entry.table.live.change(places, entry.table.rows().slice(0, 0), **_time(context, catalog, part))
+    return f"{counted(len(places), 'row')} of {entry.name} deleted"
+
+
+def _places(
+    context: Context, catalog: Catalog, entry: LiveEntry, where: s.Expression | None, options: dict[str, Any]
+) -> Places:
+    """The numbers of the rows for which a condition is true."""
+    rows = entry.table.rows()
+    if where is None:
+        return np.arange(rows.num_rows)
+    if not any(isinstance(one, s.Query) for one in parts_of(where)):
+        predicate = _expressions(context, catalog, entry).predicate(where)
+        with context.at(where):
+            return np.flatnonzero(predicate_mask(predicate, rows, entry.schema))
+    place = s.Name(_PLACE, at=where.at)
+    name = s.Name(entry.name, quoted=True, at=where.at)
+    select = s.Select((s.Entry(s.Column(place)),), s.FromItem(name), where=where, at=where.at)
+    numbered = StreamEntry(entry.name, Schema((*entry.schema, Field(_PLACE, Type.LONG))), _numbered(rows))
+    tables = {key: table for key, table in catalog.tables.items() if key != entry.name}
+    over = catalog.with_stream(numbered, tables)
+    found = current_rows(Queries(context, over).query(s.Query(select, at=where.at)), options)
+    return np.unique(np.asarray(found[_PLACE], np.int64))
+
+
+def _numbered(rows: pa.Table) -> Source:
+    """The rows of a table with their numbers, as events that always hold."""
+    count = rows.num_rows
+    table = rows.append_column(_PLACE, pa.array(np.arange(count)))
+    times = {"kind": ["insert"] * count, "le": [BEGINNING] * count, "re": [INFINITY] * count}
+    for place, (name, values) in enumerate(times.items()):
+        kind = pa.string() if name == "kind" else pa.int64()
+        table = table.add_column(place, name, pa.array(values, kind))
+    return events(table).node  # type: ignore[return-value]
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def _expressions(context: Context, catalog: Catalog, entry: LiveEntry | None) -> Expressions:
+    """The binder of expressions over the columns of a table, or over none."""
+    schema = entry.schema if entry is not None else Schema(())
+    relation = Relation(entry.name if entry is not None else "", {name: name for name in schema.names})
+    return Expressions(context, Scope(context, (relation,)), schema, catalog.known)
+
+
+def _constant(context: Context, catalog: Catalog, value: s.Expression, field: Field) -> Expr:
+    """A value for a column, without other columns."""
+    return _bound(context, catalog, value, field, None)
+
+
+def _bound(context: Context, catalog: Catalog, value: s.Expression, field: Field, entry: LiveEntry | None) -> Expr:
+    """A value for a column: as it is if its type fits, a literal text or NULL as the column's type."""
+    if isinstance(value, s.Value) and value.value is None:
+        return lit(None).cast(field.type)
+    expressions = _expressions(context, catalog, entry)
+    expr = expressions.bind(value)
+    found = expr.type(expressions.schema)
+    if isinstance(value, s.Text) and not field.type.is_text:
+        return expr.cast(field.type)
+    if not _assignable(found, field.type):
+        raise _unfit(context, value, f"{to_sql(value)}, of type {found.value}", field)
+    return expr
+
+
+def _assignable(found: Type, wanted: Type) -> bool:
+    """Whether values of a type may be stored in a column: also whole numbers in a narrower one, if they fit."""
+    return widens(found, wanted) or (found.is_integer and wanted.is_integer)
+
+
+def _unfit(context: Context, part: s.Part, given: str, field: Field) -> Exception:
+    return context.error(
+        part,
+        f"the column {field.name} has the type {field.type.value}",
+        given=given,
+        allowed=field.type.value,
+        instead=f"CAST(… AS {field.type.value})",
+    )
+
+
+def _evaluated(context: Context, part: s.Expression, expr: Expr, rows: pa.Table, field: Field) -> pa.Array:
+    """The values of an expression, in the type of a column."""
+    with context.at(part):
+        values = evaluate(expr, rows)
+    if isinstance(part, s.Text) and not field.type.is_text and values.null_count:
+        raise _unfit(context, part, to_sql(part), field)
+    return _cast(context, part, values, field)
+
+
+def _cast(context: Context, part: s.Part, values: pa.Array, field: Field) -> pa.Array:
+    try:
+        return values.cast(field.type.arrow)
+    except pa.ArrowInvalid as error:
+        raise context.error(
+            part, f"a value does not fit the column {field.name}", given=str(error), allowed=field.type.value
+        ) from error

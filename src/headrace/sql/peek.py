@@ -1,0 +1,105 @@
+"""Peeks: a query over tables alone, without windows, is a relation, and its answer is the rows that hold now.
+
+Elsewhere an answer is a history: rows and when they hold. Users of databases expect rows, in the order that ORDER BY
+gives, and so a peek has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.api.running import run_quietly
+from headrace.api.stream import Stream
+from headrace.host.result import Result
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import Catalog
+from headrace.sql.bind.grouping import column_name
+from headrace.sql.bind.relations import plain
+from headrace.sql.printer import to_sql
+from headrace.time import INFINITY
+
+__all__ = ["Order", "current", "current_rows", "is_relation", "parts_of", "with_keys"]
+
+#: Columns to sort by, and which of them descend.
+Order = Sequence[tuple[str, bool]]
+#: The values of ORDER BY that are not in the list of a query, as columns behind it.
+_KEY = "_sql_order"
+
+
+def is_relation(query: s.Query, catalog: Catalog) -> bool:
+    """Whether a query is about tables alone, without windows: then its answer is what holds now."""
+    parts = parts_of(query)
+    named = {one.name.text.lower() for one in parts if isinstance(one, s.NamedQuery)}
+    for one in parts:
+        if isinstance(one, s.FromItem) and one.brackets:
+            return False
+        name = one.stream if isinstance(one, s.FromItem) else None
+        if isinstance(name, s.Name) and name.text.lower() not in named and not catalog.holds_rows(name.text):
+            return False
+    return True
+
+
+def parts_of(part: s.Part) -> list[s.Part]:
+    """A part and all parts inside it."""
+    found, waiting = [], [part]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting += one.parts()
+    return found
+
+
+def current_rows(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
+    """The rows of an answer that hold now."""
+    return current(run_quietly({"rows": plain(stream)}, **options).results["rows"])
+
+
+def current(result: Result, order: Order = ()) -> pa.Table:
+    """The rows of an answer that hold now: those that nothing has ended, in an order."""
+    history = result.history()
+    now = np.asarray(history["re"]) == INFINITY
+    rows = history.filter(pa.array(now)).drop_columns(["le", "re"])
+    if order:  # NULL comes after every value, as in PostgreSQL
+        ways = {True: ("descending", "at_start"), False: ("ascending", "at_end")}
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, *ways[descends]) for name, descends in order]))
+    return rows.drop_columns([name for name in rows.column_names if name.startswith(_KEY)])
+
+
+def with_keys(query: s.Query) -> tuple[s.Query, Order]:
+    """A query with the values of its ORDER BY as columns, and these columns; without LIMIT, it is not sorted itself."""
+    body = query.body
+    if not isinstance(body, s.Select) or not body.order:
+        return query, ()
+    entries, order = list(body.entries), list[tuple[str, bool]]()
+    for key in body.order:
+        name = _listed(body, key.value)
+        if name is None:
+            if body.distinct:
+                return query, ()
+            name = f"{_KEY}{len(order)}"
+            entries.append(s.Entry(key.value, s.Name(name, at=key.at), at=key.at))
+        order.append((name, key.descending))
+    rest = () if body.limit is None else body.order
+    return replace(query, body=replace(body, entries=tuple(entries), order=rest)), order
+
+
+def _listed(body: s.Select, key: s.Expression) -> str | None:
+    """The column of a query's list that a key of ORDER BY means: by position, by name, or as it is written."""
+    if isinstance(key, s.Number) and isinstance(key.value, int) and 0 < key.value <= len(body.entries):
+        entry = body.entries[key.value - 1]
+        return None if isinstance(entry.value, s.Star) else column_name(entry)
+    for entry in body.entries:
+        if isinstance(entry.value, s.Star):
+            continue
+        name = column_name(entry)
+        if isinstance(key, s.Column) and key.stream is None and key.name.text.lower() == name.lower():
+            return name
+        if to_sql(entry.value) == to_sql(key):
+            return name
+    return None

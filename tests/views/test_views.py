@@ -1,0 +1,94 @@
+"""Questions of a user of streaming databases: at every moment the answer is DuckDB's over what the tables have then."""
+
+from __future__ import annotations
+
+import random
+import re
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.fixtures.changing_tables import ChangingTables, check_at_every_moment
+
+import headrace as hr
+from headrace.errors import SqlError
+
+_, *_SECTIONS = re.split(
+    r"^-- (.*)$", Path(__file__).with_name("queries.sql").read_text().partition("\n\n")[2], flags=re.MULTILINE
+)
+QUERIES = {name: text.strip() for name, text in zip(_SECTIONS[::2], _SECTIONS[1::2], strict=True)}
+KEYS = {"customers": ["cid"], "products": ["pid"], "orders": ["oid"], "items": ["iorder", "ipos"], "payments": ["yid"]}
+#: What the dialect lacks, and the queries that wait for it.
+MISSING = {
+    "sub-queries": [
+        "customers without an order", "customers without an order, by NOT IN", "the share of a category",
+        "products dearer than the mean", "products dearer than the mean of their category",
+        "a query in a query in a query", "whether there is one", "orders of the last hour of the log",
+    ],
+    "OVER in another order than that of the stream's time": [
+        "the dearest product of each category", "the three latest orders of each customer",
+        "the three latest orders of each customer, with QUALIFY", "the places of products by price",
+        "a product's price beside the mean of its category", "the order before", "a running total", "a moving sum",
+    ],
+    "FILTER": ["a pivot by hand"],
+    "GROUP BY 1": ["groups with a condition by an alias"],
+    "EXCEPT and INTERSECT": ["everything that has been bought by two kinds of customers", "products that nobody buys"],
+    "CREATE VIEW": ["views over views"],
+    "ROLLUP": ["sums of several kinds"],
+    "LATERAL": ["the dearest item of each order, by LATERAL"],
+    "DISTINCT ON": ["one of each, by DISTINCT ON"],
+    "ORDER BY in an aggregate": ["names in a list"],
+}  # fmt: skip
+WAITS = {name: reason for reason, names in MISSING.items() for name in names}
+
+
+@cache
+def shop() -> ChangingTables:
+    """A small shop."""
+    draw = random.Random(5)
+    day = datetime(2024, 5, 1)  # noqa: DTZ001 - DuckDB's timestamps have no zone
+    rows = {
+        "customers": [
+            {"cid": i, "cname": f"c{i}", "city": draw.choice(["Oslo", "Rome", "Bern"]), "tier": draw.randint(1, 4)}
+            for i in range(1, 31)
+        ],
+        "products": [
+            {"pid": i, "pname": f"p{i}", "category": draw.choice("abcd"), "price": draw.randint(5, 100)}
+            for i in range(1, 26)
+        ],
+        "orders": [
+            {
+                "oid": i, "ocustomer": draw.randint(1, 24), "placed": day + timedelta(minutes=draw.randint(0, 300)),
+                "status": draw.choice(["open", "sent", "back"]),
+            }
+            for i in range(1, 91)
+        ],
+        "items": [
+            {"iorder": i, "ipos": k, "iproduct": draw.randint(1, 22), "qty": draw.randint(1, 9)}
+            for i in range(1, 91) for k in range(draw.randint(1, 3))
+        ],
+        "payments": [
+            {
+                "yid": i, "yorder": draw.randint(1, 95), "amount": draw.randint(10, 900),
+                "method": draw.choice(["card", "cash"]),
+            }
+            for i in range(1, 71)
+        ],
+    }  # fmt: skip
+    tables = {name: pa.Table.from_pylist(found) for name, found in rows.items()}
+    return ChangingTables(tables, KEYS, seed=6, batches=1)
+
+
+def _query(name: str) -> object:
+    marks = [pytest.mark.xfail(reason=WAITS[name], raises=(SqlError, AssertionError))] if name in WAITS else []
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [_query(name) for name in QUERIES])
+def test_oracle_the_answer_at_every_moment(name: str):
+    log = shop()
+    stream = list(hr.script(QUERIES[name], **log.streams).queries.values())[-1]
+    check_at_every_moment(log, {name: (stream, QUERIES[name])}, buckets=2)
