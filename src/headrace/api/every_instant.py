@@ -41,11 +41,11 @@ def aggregate_node(
     built_in = list(found.split[0].values())
     distinct = any(call.function == "distinct_count" for call in built_in)
     if (distinct or not keys) and not any(isinstance(call, ModuleCall) for call in built_in):
-        found = _Parts(found).aggregate([] if keys else shown or (below,))
+        found = _UnitedAggregate(found).aggregate([] if keys else shown or (below,))
     return found if above is None else payloads(found, above)
 
 
-class _Parts:
+class _UnitedAggregate:
     """An aggregate over a union: events with keys and arguments as columns, and what takes part beside them."""
 
     def __init__(self, aggregate: Aggregate) -> None:
