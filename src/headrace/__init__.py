@@ -55,6 +55,7 @@ from headrace.errors import UnknownMethod as _UnknownMethod
 from headrace.events import history_diff, same_history
 from headrace.expr import (
     approx_distinct,
+    array,
     avg,
     coalesce,
     col,
@@ -124,6 +125,7 @@ __all__ = [
     "ValueFormat",
     "advance",
     "approx_distinct",
+    "array",
     "arrival",
     "avg",
     "by",

@@ -58,6 +58,7 @@ def _span(draw: random.Random, s: hr.Stream, _: hr.Stream) -> hr.Stream:
         lambda: s.select("k", i=col("i") + 1, x=-col("x")), lambda: s.where(hr.start() % 5 != 0),
         lambda: s.where(hr.end() - hr.start() > 1), lambda: s.alter_lifetime(start=hr.start() + 1, duration=col("i")),
         lambda: s.cap_duration(12).chop(draw.randrange(2, 7)),
+        lambda: s.select("k", "x", i=hr.array("i", draw.randrange(3))).explode("i").select("k", "i", "x"),
     ])()  # fmt: skip
 
 

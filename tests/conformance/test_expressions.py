@@ -19,6 +19,7 @@ from headrace.expr import (
     Column,
     Expr,
     Literal,
+    array,
     call,
     coalesce,
     col,
@@ -294,6 +295,16 @@ def dates() -> Iterator[Expr]:
     )
 
 
+def arrays() -> Iterator[Expr]:
+    lists = [array(x, y, None) for x, y in (*NUMBERS, (p, p2), (s, s2), (t, t2))]
+    yield from (lists[3].element_at(k) for k in (1, 2, 3, 4, 0, -1, 2**40, None, i, m))
+    for made, x in zip(lists, [y for y, _ in (*NUMBERS, (p, p2), (s, s2), (t, t2))], strict=True):
+        yield from (made.cardinality(), made.element_at(1), made.array_contains(x.cast(made.type(SCHEMA).element)))
+    yield from (array(i, i2).array_contains(7), array(i, i2).array_contains(None), array(lit(1), lit(2)).element_at(i))
+    yield from (array(d, d2).array_contains(NAN), array(f, f2).array_contains(lit(0.5).cast("FLOAT")))
+    yield from (when(p).then(i).otherwise(array(i, i2).cardinality()), array(None).cardinality())
+
+
 def casts() -> Iterator[Expr]:
     numbers = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN)
     yield from (x.cast(to) for x in (b, h, i, m, f, d, p, n) for to in numbers)
@@ -316,9 +327,9 @@ def casts() -> Iterator[Expr]:
     )
 
 
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts()]
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
+MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *arrays()]
 
 
 @pytest.fixture(scope="module")

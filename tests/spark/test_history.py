@@ -114,6 +114,16 @@ def test_json(agree: Agree, rows: hr.Stream):
     agree(read)
 
 
+def test_lists(agree: Agree, rows: hr.Stream):
+    lists = rows.select("k", a=hr.array("x", 2.0, None))
+    shown = lists.select(
+        "k", x=col("a").element_at(1), n=col("a").cardinality(), y=col("a").array_contains(2.0),
+        z=col("a").array_contains(9.0),
+    )  # fmt: skip
+    agree(shown)
+    agree(lists.explode("a", position="n").union(lists.explode("a", position="n", outer=True)))
+
+
 def test_joins(agree: Agree, rows: hr.Stream):
     right = rows.shift(2).where(col("x") > 1.0)
     left = rows.select("k", "x")

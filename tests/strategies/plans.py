@@ -16,6 +16,7 @@ from headrace.api.windows import hopping
 from headrace.expr import (
     Expr,
     approx_distinct,
+    array,
     avg,
     col,
     collect,
@@ -117,7 +118,7 @@ def spans(draw: st.DrawFn, below: Stream) -> Stream:
     """One operator without state."""
     kinds = [
         "where", "select", "shift", "set_duration", "extend", "point_at_start", "point_at_end", "cap_duration",
-        "event_times", "alter_lifetime", "chop",
+        "event_times", "alter_lifetime", "chop", "explode",
     ]  # fmt: skip
     kind = draw(st.sampled_from(kinds))
     number = draw(st.integers(-6, 6))
@@ -131,6 +132,9 @@ def spans(draw: st.DrawFn, below: Stream) -> Stream:
     if kind == "alter_lifetime":
         later = below.alter_lifetime(start=start() + number, end=end() + 1)
         return later if number % 2 else below.alter_lifetime(duration=col("i") + 2)
+    if kind == "explode":
+        lists = below.with_columns(more=array("i", number, "i")).explode("more", outer=number < 0)
+        return lists.select("k", i="more", x="x")
     if kind == "chop":
         return below.cap_duration(9).chop(abs(number) + 1, number)
     if kind == "set_duration":

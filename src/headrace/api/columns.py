@@ -14,10 +14,10 @@ from headrace.api.times import payloads
 from headrace.errors import PlanError, SchemaError, UnknownColumn
 from headrace.expr import Expr, col
 from headrace.expr.nodes import column_or_value
-from headrace.plan.nodes import Node, Select
+from headrace.plan.nodes import Explode, Node, Select
 from headrace.schema import Schema
 
-__all__ = ["dropped", "in_order_of", "named_columns", "renamed", "selected", "with_columns"]
+__all__ = ["dropped", "exploded", "in_order_of", "named_columns", "renamed", "selected", "with_columns"]
 
 
 def in_order_of(node: Node, schema: Schema) -> Node:
@@ -68,6 +68,18 @@ def dropped(node: Node, names: Iterable[Any]) -> Node:
     if not kept:
         raise PlanError("drop leaves no column", given=", ".join(given), allowed="at least one must stay")
     return Select(node, kept)
+
+
+def exploded(node: Node, column: str, into: str | None, position: str | None, *, outer: bool) -> Node:
+    """A row for each element of a list, which takes the list's place or is a new column."""
+    _known([column], node.schema, "explode")
+    if into is not None:
+        return Explode(node, column, into, position, outer)
+    taken = {*node.schema.names, position}
+    name = next(one for one in (f"{column}_element{'_' * more}" for more in range(len(taken) + 1)) if one not in taken)
+    found = Explode(node, column, name, position, outer)
+    new = {old: col(name) if old == column else col(old) for old in found.schema.names if old != name}
+    return Select(found, tuple(new.items()))
 
 
 def renamed(node: Node, names: Any) -> Node:

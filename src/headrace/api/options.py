@@ -41,6 +41,9 @@ class StartOptions(TypedDict, total=False):
     """The most files that a batch reads. Default: no limit for `start`; one for a `run` with a checkpoint."""
     trigger: str | None
     """How often a batch starts, such as `"10 seconds"`. Default: as soon as there is input."""
+    timeout: DurationLike | None
+    """How long a started query waits for new rows: after this time without any, its input has ended, every CTI is
+    infinite, and it ends with its last answers. Default: for ever."""
     max_trips: int | None
     """The most trips of a loop across buckets in one batch. Default: as many as fit in a second."""
     name: str

@@ -19,7 +19,7 @@ from headrace.api.checks import (
     refuse_instants,
     row_expr,
 )
-from headrace.api.columns import dropped, in_order_of, renamed, selected, with_columns
+from headrace.api.columns import dropped, exploded, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
 from headrace.api.options import (
@@ -122,6 +122,16 @@ class Stream(Hinting):
     def rename(self, names: Mapping[str, str]) -> Stream:
         """All columns in their order, some under new names: `rename({"old": "new"})`."""
         return Stream(renamed(self.node, names))
+
+    def explode(
+        self, column: str, *, into: str | None = None, position: str | None = None, outer: bool = False
+    ) -> Stream:
+        """A row for each element of a list, with the lifetime of its event.
+
+        The element takes the place of the list, or is the new column `into`; `position` names a column for its place,
+        counted from 1. A list that is empty or NULL gives no row; with `outer` it gives one, whose element is NULL.
+        """
+        return Stream(exploded(self.node, column, into, position, outer=outer))
 
     def shift(self, by: DurationLike) -> Stream:
         """Move lifetimes by a duration."""

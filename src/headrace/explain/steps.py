@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -126,13 +127,15 @@ def explain_line(line: Line, *, liveliness: bool = False, cost: RunCost | None =
     """A cut plan as text; with the `cost` of a run of it, what each operator did."""
     lines = [f"rules: {', '.join(rule.__name__ for rule in RULES)}"]
     lines.append(job_of(line) if cost is None else cost_of_run(cost))
+    readers = Counter(number for stage in stages(line) for step in stage.steps for number in step.reads)
     for stage in stages(line):
         lines += [stage.title, *(f"  {move}" for move in stage.moves())]
         for step in stage.steps:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
             corrects = "" if step.insert_only else "; corrects itself"
             lines.append(f"  #{step.number} {step.operator}{reads}")
-            lines.append(f"       runs: {step.runs}; state: {step.state}; CTI: {step.cti}{corrects}")
+            shared = "" if step.state == "none" or readers[step.number] < 2 else f", for {readers[step.number]} readers"
+            lines.append(f"       runs: {step.runs}; state: {step.state}{shared}; CTI: {step.cti}{corrects}")
             lines += [f"       {inner}" for inner in step.loop]
             if cost is not None:
                 lines.append(f"       measured: {cost_of_step(line.nodes[step.number - 1], cost)}")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import ExpressionError
 from headrace.expr.arrow import KERNELS, case, cast
-from headrace.expr.arrow.columns import Datum
+from headrace.expr.arrow.columns import Datum, repeated
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Expr, Literal
 from headrace.expr.python import UdfCall, run
 from headrace.schema import Schema, Type
@@ -24,7 +24,7 @@ def evaluate(expr: Expr, table: pa.Table, schema: Schema | None = None) -> pa.Ar
     bound = expr.bind(schema or Schema.of(table.schema))
     value = _compute(bound, table)
     if isinstance(value, pa.Scalar):
-        return pa.repeat(value, table.num_rows)
+        return repeated(value, table.num_rows)
     return value if value.type == bound.type.arrow else value.cast(bound.type.arrow)
 
 

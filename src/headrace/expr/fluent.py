@@ -266,6 +266,20 @@ class Fluent:
         """True if the text is JSON, of that kind."""
         return self._call("is_json", kind)
 
+    # Lists. Elements are counted from 1, as in SQL.
+
+    def element_at(self, place: Value) -> Expr:
+        """The element of a list at a place, the first at 1; NULL where there is none."""
+        return self._call("element_at", place)
+
+    def cardinality(self) -> Expr:
+        """The number of elements of a list."""
+        return self._call("cardinality")
+
+    def array_contains(self, value: Value) -> Expr:
+        """True if an element of the list equals the value; NULL if only a NULL element might."""
+        return self._call("array_contains", value)
+
     # Numbers. Outside its domain a function returns NULL.
 
     def abs(self) -> Expr:

@@ -12,7 +12,7 @@ from headrace.errors import ExpressionError, nearest
 from headrace.expr.nodes import Call, Case, Expr, Value, as_expr, column_or_value, lit
 
 __all__ = [
-    "EpochUnit", "When", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least", "when",
+    "EpochUnit", "When", "array", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least", "when",
 ]  # fmt: skip
 
 EpochUnit = Literal["s", "ms", "us"]
@@ -27,6 +27,11 @@ def call(function: str, *args: Value) -> Expr:
     upper(symbol)
     """
     return Call(function, tuple(map(as_expr, args)))
+
+
+def array(*values: Value) -> Expr:
+    """A list of columns or values, which widen to one type."""
+    return call("array", *map(column_or_value, values))
 
 
 def coalesce(*values: Value) -> Expr:

@@ -115,6 +115,18 @@ def _trimmed(name: str) -> Build:
     return lambda _, a: fn(name, a, text(" "))
 
 
+def _element_at(_: Bound, a: Node, place: Node) -> Node:
+    return when(op(exp.GTE, place, number(1)), fn("list_extract", a, place))
+
+
+def _array_contains(_: Bound, a: Node, value: Node) -> Node:
+    """The engine's own function knows no NULLs."""
+    size, missing = fn("len", a), op(exp.Is, value, exp.null())
+    unknown = op(exp.Or, op(exp.And, missing, op(exp.GT, size, number(0))), op(exp.NEQ, size, fn("list_count", a)))
+    found = fn("coalesce", fn("list_contains", a, value), exp.false())
+    return when(op(exp.Is, a, exp.null()), exp.null(), found, exp.true(), unknown, exp.null(), exp.false())
+
+
 class DuckDBPrinter(Printer):
     """Prints DuckDB SQL, for a connection in UTC."""
 
@@ -149,6 +161,10 @@ class DuckDBPrinter(Printer):
         "starts_with": plain("starts_with"),
         "ends_with": plain("ends_with"),
         "rlike": _rlike,
+        "array": plain("list_value"),
+        "cardinality": _as_int("len"),
+        "element_at": _element_at,
+        "array_contains": _array_contains,
         "date_trunc": _date_trunc,
         "day_of_week": _part("isodow"),
         "day_of_year": _part("dayofyear"),

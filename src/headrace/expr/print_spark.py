@@ -96,6 +96,20 @@ def _rlike(bound: Bound, a: Node, _: Node) -> Node:
     return fn("regexp_like", a, text(java_regex(str(pattern.value)) if isinstance(pattern, Literal) else ""))
 
 
+def _element_at(_: Bound, a: Node, place: Node) -> Node:
+    """Count from 0, and by INT."""
+    inside = op(exp.And, op(exp.GTE, place, number(1)), op(exp.LTE, place, fn("size", a)))
+    return when(inside, fn("get", a, exp.Cast(this=op(exp.Sub, place, number(1)), to=exp.DataType.build("INT"))))
+
+
+def _cardinality(_: Bound, a: Node) -> Node:
+    return when(exp.Not(this=op(exp.Is, a, exp.null())), fn("size", a))
+
+
+def _array_contains(_: Bound, a: Node, value: Node) -> Node:
+    return when(op(exp.EQ, fn("size", a), number(0)), exp.false(), fn("array_contains", a, value))
+
+
 class SparkPrinter(Printer):
     """Prints Spark SQL, for a session in UTC."""
 
@@ -130,6 +144,10 @@ class SparkPrinter(Printer):
         "starts_with": plain("startswith"),
         "ends_with": plain("endswith"),
         "rlike": _rlike,
+        "array": plain("array"),
+        "cardinality": _cardinality,
+        "element_at": _element_at,
+        "array_contains": _array_contains,
         "date_trunc": lambda _, time, unit: fn("date_trunc", unit, time),
         "day_of_year": plain("dayofyear"),
         "epoch": plain("unix_seconds"),

@@ -201,6 +201,38 @@ def _times(text: object, types: Types) -> Signature:
     return Signature((Type.DATETIME,) * len(types), Type.LONG)
 
 
+def _array(text: object, types: Types) -> Signature:
+    known = {t for t in types if t is not None}
+    same = next(iter(known)) if len(known) == 1 else None
+    wide = same or common(text, types) or Type.STRING
+    return Signature((wide,) * len(types), wide.array)
+
+
+def _listed(text: object, types: Types) -> Type:
+    """The type of a list."""
+    if types[0] is not None and not types[0].is_array:
+        raise _misfit(text, types[:1], "a list, ARRAY<type>", "hr.array(...), or ARRAY[1, 2] in SQL")
+    return types[0] or Type.STRING.array
+
+
+def _cardinality(text: object, types: Types) -> Signature:
+    return Signature((_listed(text, types),), Type.INT)
+
+
+def _element(text: object, types: Types) -> Signature:
+    given = _listed(text, types)
+    if types[1] is not None and not types[1].is_integer:
+        raise _misfit(text, types[1:], "a whole number, 1 for the first element", "cast it: .cast('INT')")
+    return Signature((given, Type.LONG), given.element)
+
+
+def _contained(text: object, types: Types) -> Signature:
+    given = _listed(text, types)
+    if types[1] is not None and common(text, (given.element, types[1])) is not given.element:
+        raise _misfit(text, types[1:], given.element.value, f"cast it: .cast('{given.element.value}')")
+    return Signature((given, given.element), Type.BOOLEAN)
+
+
 def _words(value: object) -> None:
     if not isinstance(value, str):
         raise ExpressionError("this argument must be a plain text", given=value, allowed="a str, equal in every row")
@@ -296,6 +328,10 @@ _TABLE = (
     Function("rlike", _TEST, 2, 2, {1: _regex}),
     *(Function(n, _date(Type.INT)) for n in ("year", "month", "day", "hour", "minute", "second", "day_of_week")),
     Function("day_of_year", _date(Type.INT)),
+    Function("array", _array, 1, None),
+    Function("cardinality", _cardinality),
+    Function("element_at", _element, 2, 2),
+    Function("array_contains", _contained, 2, 2),
     Function("epoch", _times),
     Function("time_diff", _times, 2, 2),
     Function("shift_time", _shifted_time, 2, 2),

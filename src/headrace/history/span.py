@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from headrace.errors import HistoryError
+from headrace.expr import col
 from headrace.history.admitted import admit_function
 from headrace.history.inputs import SourceQuery
 from headrace.history.script import HistoryRelation, HistoryStatement
@@ -15,6 +16,7 @@ from headrace.plan.nodes import (
     CapDuration,
     Coalesce,
     EdgeLifetimes,
+    Explode,
     Extend,
     Node,
     PointAtEnd,
@@ -27,11 +29,12 @@ from headrace.plan.nodes import (
     Union,
     Where,
 )
-from headrace.schema import Schema
+from headrace.schema import Field, Schema, Type
 from headrace.time import CHRONON, INFINITY
 
 __all__ = [
-    "cap_duration", "coalesce", "edge", "extend", "point_at_end", "point_at_start", "same", "select", "set_duration",
+    "cap_duration", "coalesce", "edge", "explode", "extend", "point_at_end", "point_at_start", "same",
+    "select", "set_duration",
     "shift", "source", "table_join", "union", "where",
 ]  # fmt: skip
 
@@ -105,6 +108,23 @@ def point_at_end(t: Translation, node: PointAtEnd) -> None:
 def cap_duration(t: Translation, node: CapDuration) -> None:
     """Lifetimes capped to a duration."""
     _lifetimes(t, node, "le", f"least(re, le + {node.duration})" if node.duration < INFINITY else "re")
+
+
+def explode(t: Translation, node: Explode) -> None:
+    """A row for each element of a list."""
+    below = t.of(node)
+    values = {name: t.quote(column) for name, column in below.columns.items()}
+    schema = Schema((*below.schema, Field("__place", Type.LONG)))
+    listed = col(node.column)
+    values[node.element] = t.expr(listed.element_at(col("__place")), schema, {**below.columns, "__place": "__place"})
+    if node.position is not None:
+        values[node.position] = "CASE WHEN __size > 0 THEN CAST(__place AS BIGINT) END"
+    size = f"coalesce({t.over(listed.cardinality(), below)}, 0)"
+    last, some = ("greatest(__size, 1)", "") if node.outer else ("__size", " WHERE __size > 0")
+    sized = f"SELECT {t.all(below)}, {size} AS __size FROM {below.name}"
+    places = f"{t.dialect.explode}({t.dialect.series}(1, {last})) AS __place"
+    numbered = f"SELECT *, {places} FROM ({sized}) sized{some}"
+    t.give(node, f"SELECT le, re, {t.named(values, node.schema)} FROM ({numbered}) numbered")
 
 
 def table_join(t: Translation, node: TableJoin) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.operators.aggregate.combine import combine
 from headrace.operators.evaluate import evaluate_changes, passing_mask
+from headrace.operators.explode import explode
 from headrace.operators.lifetimes import alter_lifetime, chop
 from headrace.operators.per_window.panes import panes
 from headrace.operators.table import table_join
@@ -24,6 +25,7 @@ from headrace.plan.nodes import (
     Chop,
     Combine,
     EventTimes,
+    Explode,
     Extend,
     GroupApply,
     Node,
@@ -101,6 +103,7 @@ LINEAR: dict[type[Node], Callable[[Any, Changes], Any]] = {
     Chop: chop,
     Combine: combine,
     EventTimes: event_times,
+    Explode: explode,
     Extend: extend,
     GroupApply: group_apply,
     Panes: panes,

@@ -19,6 +19,7 @@ from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
 from headrace.optimizer.rank_no_more import rank_no_more
 from headrace.optimizer.read_tables import read_tables
+from headrace.optimizer.share_windows import share_windows
 from headrace.optimizer.slide_over_panes import slide_over_panes
 from headrace.plan.nodes import Output
 
@@ -34,12 +35,14 @@ class Rule(Protocol):
 
 
 #: Tables are read first, to be part of the query. Filters move down before they go into readers.
+#: `share_windows` comes before the rules that give each reader an input of its own.
 #: `combine_before_shuffle` comes late, because it replaces aggregates by nodes that other rules need not know.
 #: `final_by_answer` comes last, because it applies to the windows that are left then.
 RULES: tuple[Rule, ...] = (
     read_tables,
     rank_no_more,
     filter_before_windows,
+    share_windows,
     push_filters,
     compute_keys,
     prune_columns,

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from headrace.errors import PlanError
-from headrace.expr import Expr, count
+from headrace.expr import Alias, Call, Case, Cast, Column, Expr, count
 from headrace.expr import Literal as Constant
 from headrace.patterns.nfa import ACCEPT, Automaton, automaton, of_words
 from headrace.patterns.program import Slot
@@ -21,7 +21,7 @@ from headrace.patterns.regex import Choice, Shape, Symbol, chained, parse, repea
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY, DurationLike, TimeLike, duration, format_duration, ticks
 
-__all__ = ["TRANSITION", "Matches", "Pattern", "Register", "Skip", "pattern"]
+__all__ = ["TRANSITION", "Matches", "Pattern", "Register", "Skip", "of_this_tuple", "pattern"]
 
 Matches = Literal["one", "all"]
 #: The columns of a transition, where these are a stream.
@@ -321,3 +321,15 @@ def _checked(condition: Any, where: str) -> None:
         raise PlanError(
             "a pattern's condition is an expression", given=condition, allowed="an expression", instead=f"{where}"
         )
+
+
+def of_this_tuple(update: Expr, variable: str) -> Expr:
+    """An update of a register by tuples of a variable, in which `B.price` of that variable is the tuple's own price.
+
+    Inside aggregates and `prev`, a variable's columns are those of its tuples up to the one before.
+    """
+    if isinstance(update, Column) and update.column.startswith(f"{variable}."):
+        return Column(update.column.removeprefix(f"{variable}."))
+    if isinstance(update, (Alias, Call, Case, Cast)):
+        return update.with_children([of_this_tuple(child, variable) for child in update.children])
+    return update

@@ -6,6 +6,7 @@ from headrace.plan.clip import Clip
 from headrace.plan.coalesce import Coalesce
 from headrace.plan.contents import Contents
 from headrace.plan.edge import EdgeLifetimes
+from headrace.plan.explode import Explode
 from headrace.plan.fold import Fold
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.join import Join
@@ -35,7 +36,7 @@ from headrace.plan.times import EventTimes, HeldEventTimes
 
 __all__ = [
     "DIVERTED", "Admit", "Aggregate", "AlterLifetime", "CapDuration", "Chop", "Clip", "Coalesce", "Combine",
-    "Contents", "Diverted", "EdgeLifetimes", "EventTimes", "Extend", "Failures", "Final", "Fold",
+    "Contents", "Diverted", "EdgeLifetimes", "EventTimes", "Explode", "Extend", "Failures", "Final", "Fold",
     "GroupApply", "GroupInput", "HeldEventTimes", "Join", "LoopEnd", "LoopInput", "LoopStart", "Match",
     "Merge", "Node", "Operate", "Orphans", "Output", "Over", "Panes", "PerWindow", "PointAtEnd",
     "PointAtStart", "Properties", "Recurse", "Select", "SetDuration", "Shift", "Source", "TableJoin", "Top",

@@ -47,6 +47,7 @@ from typing import ClassVar, Literal
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.patterns import Pattern, References
+from headrace.patterns.pattern import of_this_tuple
 from headrace.patterns.program import Program, Slot, carried, compiled
 from headrace.plan.base import Node, Properties, Reach, refuse_reserved
 from headrace.plan.keyed import Keyed
@@ -149,7 +150,7 @@ class Match(Keyed):
         conditions = {name: references.resolve(condition) for name, condition in pattern.conditions}
         guard = None if pattern.guard is None else references.resolve(pattern.guard)
         updates = {
-            (register.name, variable): references.resolve(expr).cast(register.type)
+            (register.name, variable): references.resolve(of_this_tuple(expr, variable)).cast(register.type)
             for register in pattern.registers
             for variable, expr in register.updates
         }

@@ -74,4 +74,5 @@ class Script:
         settings.pop("batch_rows", None)
         if "checkpoint" not in options and self.session.catalog.settings["checkpoint"] is not None:
             settings["checkpoint"] = self.session.catalog.place(self.session.catalog.settings["checkpoint"])
+        settings |= self.session.waits
         return start_all(pairs, **{**settings, **options})

@@ -44,6 +44,7 @@ from headrace.sql.peek import is_relation, with_keys
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 from headrace.sql.table_statements import TableStatements
+from headrace.time import duration
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
 
@@ -112,6 +113,12 @@ class SqlSession(TableStatements):
         names = ("host", "buckets", "master" if settings["host"] == "spark" else "batch_rows")
         return {name: settings[name] for name in names if settings[name] is not None}
 
+    @property
+    def waits(self) -> dict[str, Any]:
+        """How long a started query waits for new rows, if the script says."""
+        timeout = self.catalog.settings["timeout"]
+        return {} if timeout is None else {"timeout": timeout}
+
     # --- what exists -------------------------------------------------------------------------------------------------
 
     def _create_schema(self, context: Context, part: s.CreateSchema) -> Outcome:
@@ -163,8 +170,13 @@ class SqlSession(TableStatements):
         self.catalog.streams[name] = StreamEntry(name, schema, node, to_sql(part))
         return Done(part, f"stream {name} ({schema})")
 
-    def _derived(self, context: Context, part: s.Name | s.Query | s.Merge, *, renames: bool = False) -> Stream:
+    def _derived(
+        self, context: Context, part: s.Name | s.Query | s.Merge | s.DivertedFrom, *, renames: bool = False
+    ) -> Stream:
         queries = Queries(context, self.catalog, renames)
+        if isinstance(part, s.DivertedFrom):
+            with context.at(part):
+                return queries.named(part.stream).diverted()
         if isinstance(part, s.Name):
             return queries.named(part)
         return queries.query(part) if isinstance(part, s.Query) else self._merged(context, part)
@@ -337,7 +349,11 @@ class SqlSession(TableStatements):
     def _set(self, context: Context, part: s.Set) -> Outcome:
         name = part.name.text.lower()
         null = isinstance(part.value, s.Value) and part.value.value is None
-        value = changes.moment(context, part.value) if name == "time" and not null else constant(context, part.value)
+        value: Any
+        if name == "time" and not null:
+            value = changes.moment(context, part.value)
+        else:
+            value = to_sql(part.value) if isinstance(part.value, s.Duration) else constant(context, part.value)
         if name not in SETTINGS:
             raise context.error(
                 part.name,
@@ -354,6 +370,9 @@ class SqlSession(TableStatements):
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
             raise context.error(part.value, f"{name} must be a number above 0", given=value)
+        if name == "timeout" and value is not None:
+            with context.at(part.value):
+                duration(value)
         if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):
             raise context.error(part.value, "this session may not use files there", given=value)
         self.catalog.settings[name] = value

@@ -67,6 +67,7 @@ BUILDS: dict[str, Callable[[hr.Stream], hr.Stream]] = {
     "starts": lambda s: s.select(at=hr.start()),
     "alter_lifetime": lambda s: s.alter_lifetime(duration=col("x")),
     "chop": lambda s: s.chop("1 d"),
+    "explode": lambda s: s.with_columns(y=hr.array(1, 2)).explode("y"),
     "union": lambda s: s.union(s.shift(1)),
     "join": lambda s: s.join(s.select("k", z=col("x")), "k"),
     "left join": lambda s: s.left_join(s.select("k", z=col("x")), "k"),

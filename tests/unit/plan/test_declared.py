@@ -138,6 +138,7 @@ REACHES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str]] = {
     "alter_lifetime": (lambda s: s.alter_lifetime(duration=col("x")), "event, another time"),
     "alter_lifetime back": (lambda s: s.alter_lifetime(start=col("x"), earliest=9), "event, back in time"),
     "chop": (lambda s: s.chop(3), "event, another time"),
+    "explode": (lambda s: s.select("x", y=hr.array("x", 1)).explode("y"), "event"),
     "union": (lambda s: s.union(s.shift(1)), "event"),
     "join": (lambda s: s.join(OTHER, "k"), "pair"),
     "left join": (lambda s: s.left_join(OTHER, "k"), "instant"),

@@ -332,3 +332,17 @@ def test_what_has_no_words(streams: dict[str, Stream]):
     for query in silent:
         with pytest.raises(PlanError, match="no words"):
             unbind(query.node, {drawn.node: "drawn"})
+
+
+def test_registers_of_texts_and_of_the_event_itself():
+    stream = hr.events("le | k | x \n 1 | a | 1 \n 2 | b | 2 \n 3 | b | 3 \n 4 | c | 1")
+    text = """
+        SELECT * FROM s MATCH_RECOGNIZE (MEASURES r AS r, t AS t PATTERN (A B)
+            REGISTERS r = 'z' (A AS A.k, B AS upper(B.k)), t = 0 (A AS A.x, B AS t + B.x)
+            DEFINE B AS r = 'B' AND t = 3)
+    """
+    found = hr.sql(text, s=stream)
+    assert found.cht().to_pylist() == [{"le": 2, "re": 3, "r": "B", "t": 3}]
+    assert found.history(engine="duckdb").cht().to_pylist() == found.cht().to_pylist()
+    bare = hr.sql(text.replace("A.k", "k").replace("(B.k)", "(k)").replace("A.x", "x").replace("B.x", "x"), s=stream)
+    assert found.cht().equals(bare.cht())

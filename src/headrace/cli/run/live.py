@@ -107,7 +107,7 @@ def _print(name: str, run: Run, printer: AnswerPrinter) -> None:
 
 def _follow(loaded: LoadedQuery, options: Options) -> None:
     printer = AnswerPrinter(options, several=len(loaded.queries) > 1, sql=loaded.session is not None)
-    settings = _settings(loaded, options)
+    settings = _settings(loaded, options) | (loaded.session.waits if loaded.session is not None else {})
     encoding: Encoding = "final" if options.shown is PrintOptions.final else "events"
     sql = loaded.session is not None
     screens = {
@@ -120,6 +120,8 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
     print_note(f"{loaded.name} runs until Ctrl-C")
     try:
         query.await_termination()
+        print_note(f"{loaded.name} has ended: there were no new rows for {settings.get('timeout')}")
+        query.stop()
     except KeyboardInterrupt:
         kept = f"; its checkpoint is {settings['checkpoint']}" if "checkpoint" in settings else ""
         print_note(f"{loaded.name} was stopped{kept}")

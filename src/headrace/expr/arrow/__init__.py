@@ -4,6 +4,7 @@ A kernel takes its arguments already widened by `Expr.bind`: arrays or scalars, 
 constants always scalars. It gives an array of the result type. No kernel loops over rows in Python.
 """
 
+from headrace.expr.arrow.arrays import ARRAYS
 from headrace.expr.arrow.bits import BITS
 from headrace.expr.arrow.casts import cast
 from headrace.expr.arrow.dates import DATES
@@ -14,4 +15,4 @@ from headrace.expr.arrow.texts import TEXTS
 
 __all__ = ["KERNELS", "case", "cast"]
 
-KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES | JSON
+KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES | JSON | ARRAYS

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["Datum", "Kernel", "from_numpy", "null_where", "to_numpy", "valid"]
+__all__ = ["Datum", "Kernel", "from_numpy", "null_where", "repeated", "to_numpy", "valid"]
 
 Datum = Any  # pa.Array | pa.Scalar; pyarrow ships no types
 Kernel = Callable[..., Datum]
@@ -42,6 +42,11 @@ def valid(*data: Datum) -> NDArray[np.bool_] | None:
 def from_numpy(values: NDArray[Any], mask: NDArray[np.bool_] | None, type: pa.DataType) -> pa.Array:
     """An array of `values`, NULL where `mask` is False."""
     return pa.array(values, type=type, mask=None if mask is None else ~np.broadcast_to(mask, values.shape))
+
+
+def repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """A value in so many rows; Arrow itself repeats no list zero times."""
+    return pa.repeat(value, rows) if rows else pa.array([], value.type)
 
 
 def null_where(condition: Datum, datum: Datum) -> Datum:

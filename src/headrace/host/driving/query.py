@@ -88,6 +88,8 @@ class Query:
     #: The threads that receive lines of hosts, and the feeders of sources that the loop cannot read.
     receivers: list[Receiver] = field(default_factory=list)
     feeders: Sequence[Feeder] = ()
+    #: Seconds without new rows after which the input has ended, and the query with it.
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -131,6 +133,7 @@ class Query:
 
     def begin(self) -> None:
         """Start the loop."""
+        self._fed = time.monotonic()
         self._thread.start()
 
     # --- watching ----------------------------------------------------------------------------------------------------
@@ -310,13 +313,28 @@ class Query:
         with self._changed:  # a batch that only a clock triggered is no new input
             self._idle_look = look
             self._changed.notify_all()
+        if plan is None and self._times_out():
+            return
         if plan is None:
             self._wake.wait(self._idle_seconds(time.monotonic() - began))
 
     def _idle_seconds(self, look: float) -> float:
         """The time to wait before the next look, after a look of this duration that found nothing."""
         least, most = _IDLE_SECONDS
-        return max(min(most, (time.monotonic() - self._fed) / 10), least, 5 * look)
+        fed = time.monotonic() - self._fed
+        wait = max(min(most, fed / 10), least, 5 * look)
+        return wait if self.timeout is None else max(least, min(wait, self.timeout - fed))
+
+    def _times_out(self) -> bool:
+        """End the input if no rows have arrived for so long, and the query once its last batch has run."""
+        if self.timeout is None or time.monotonic() - self._fed < self.timeout:
+            return False
+        if self._has_ended_input():
+            self.end_soon()
+        elif not self.driver.ending:
+            _log.info("query %s: no new rows for %s s, so its input has ended", self.name, self.timeout)
+            self.driver.ending = True
+        return True
 
     def _ticked_lately(self) -> bool:
         last = self.driver.last

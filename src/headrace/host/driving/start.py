@@ -33,7 +33,7 @@ from headrace.plan.nodes import Node, Output, Source, diverted_streams, sources_
 from headrace.stages.cut import Line, cut
 from headrace.stages.egress import check_places, claim, prepared, task_sinks
 from headrace.store.environment import Environment
-from headrace.time import duration
+from headrace.time import DurationLike, duration
 
 __all__ = ["Host", "StartRequest", "start_on"]
 
@@ -89,6 +89,17 @@ class StartRequest:
     name: str = "headrace"
     max_trips: int | None = None
     rows_per_batch: int | None = None
+    timeout: DurationLike | None = None
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds without new rows after which the input has ended."""
+        if self.timeout is None:
+            return None
+        seconds = duration(self.timeout) / 1_000_000
+        if seconds <= 0:
+            raise PlanError("a time-out is a duration", given=self.timeout, allowed="more than 0", instead="'30 s'")
+        return seconds
 
     @property
     def interval(self) -> float:
@@ -107,7 +118,7 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
     _check_places(outputs, sinks, request.checkpoint)
     check_frames(*outputs, named=request.checkpoint is not None)
     host.check(outputs)
-    _ = request.interval  # an invalid trigger is refused before anything is created
+    _ = request.interval, request.patience  # what is invalid is refused before anything is created
     place = Checkpoint(request.checkpoint)
     try:
         place.lock()
@@ -141,6 +152,7 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     _open(driver, place, sinks, host)
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(request.name, line, place, tuple(sinks), driver, executor, counts, interval=request.interval)
+    query.timeout = request.patience
     query.feeders = host.feeders
     place.in_use = lambda: query.is_active
     return query

@@ -16,6 +16,7 @@ from headrace.host.driving.start import Host, StartRequest, start_on
 from headrace.io.origins import SparkRead
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import Node, Output, sources_of
+from headrace.time import DurationLike
 
 __all__ = ["start_local"]
 
@@ -29,6 +30,7 @@ def start_local(
     trigger: str | None = None,
     max_trips: int | None = None,
     rows_per_batch: int | None = None,
+    timeout: DurationLike | None = None,
     name: str = "headrace",
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; the options are those of `start_query` on Spark.
@@ -41,7 +43,7 @@ def start_local(
     return start_on(
         _LocalHost(),
         pairs,
-        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch),
+        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch, timeout),
     )
 
 

@@ -28,6 +28,7 @@ from headrace.plan.nodes import Node, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+from headrace.time import DurationLike
 
 __all__ = ["start_query"]
 
@@ -44,6 +45,7 @@ def start_query(
     trigger: str | None = None,
     max_trips: int | None = None,
     rows_per_batch: int | None = None,
+    timeout: DurationLike | None = None,
     name: str = "headrace",
     options: dict[str, str] | None = None,
 ) -> Query:
@@ -60,7 +62,9 @@ def start_query(
     """
     host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
     return start_on(
-        host, pairs, StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch)
+        host,
+        pairs,
+        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch, timeout),
     )
 
 

@@ -15,6 +15,7 @@ from headrace.plan.nodes import (
     CapDuration,
     Chop,
     EventTimes,
+    Explode,
     Extend,
     HeldEventTimes,
     Node,
@@ -95,6 +96,17 @@ def _times(node: EventTimes, le: int, re: int) -> Payload:
     return found
 
 
+def explode(node: Explode, rows: Rows) -> list[Row]:
+    """A row for each element of a list."""
+    out = []
+    for le, re, payload in rows:
+        found: list[tuple[Any, Any]] = [(place, element) for place, element in enumerate(payload[node.column] or (), 1)]
+        for place, element in found or ([(None, None)] if node.outer else []):
+            added = {node.element: element} | ({node.position: place} if node.position else {})
+            out.append((le, re, payload | added))
+    return out
+
+
 def alter_lifetime(node: AlterLifetime, rows: Rows) -> list[Row]:
     out = []
     for le, re, payload in rows:
@@ -134,6 +146,7 @@ SPAN: dict[type[Node], Callable[[Any, Rows], list[Row]]] = {
     CapDuration: cap_duration,
     Chop: chop,
     EventTimes: event_times,
+    Explode: explode,
     Extend: extend,
     HeldEventTimes: event_times,
     PointAtEnd: point_at_end,

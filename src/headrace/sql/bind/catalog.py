@@ -32,6 +32,7 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
         "a failing module stops the query, or its window or group is diverted",
         ("fail", "skip"),
     ),
+    "timeout": (None, "a duration without new rows after which a started query ends", ()),
     "buckets": (None, "the number of buckets", ()),
     "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
     "time": (None, "when statements change tables, a DATETIME; by default now, or always (see CREATE TABLE)", ()),

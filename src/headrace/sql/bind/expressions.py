@@ -44,6 +44,7 @@ _SYNONYMS = {
     "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
     "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
     "dayofweek": "day_of_week", "strpos": "position", "instr": "position",
+    "array_length": "cardinality", "array_size": "cardinality",
     "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
 }  # fmt: skip
 _AGGREGATE_SYNONYMS = {
@@ -253,6 +254,9 @@ class Expressions:
     def _is_json(self, part: s.IsJson) -> Expr:
         return _negated(engine.Call("is_json", (self._bind(part.value), lit(part.kind))), part.negated)
 
+    def _element(self, part: s.Element) -> Expr:
+        return engine.Call("element_at", (self._bind(part.value), self._bind(part.place)))
+
     def _like(self, part: s.Like) -> Expr:
         function = "like" if part.operator == "LIKE" else "rlike"
         return _negated(engine.Call(function, (self._bind(part.value), self._bind(part.pattern))), part.negated)
@@ -415,6 +419,7 @@ class Expressions:
         s.In: _in,
         s.IsNull: _is_null,
         s.IsJson: _is_json,
+        s.Element: _element,
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

@@ -19,6 +19,7 @@ from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Scope
 from headrace.sql.bind.times import joined_columns
+from headrace.sql.bind.unnest import all_unnested, around_unnest
 from headrace.sql.bind.windows import Tick
 
 if TYPE_CHECKING:
@@ -50,13 +51,20 @@ class FromClause:
     def bound(self) -> tuple[Item, s.Select]:
         """The rows of FROM, and the SELECT with the conditions of WHERE that are left."""
         part, queries = self.part, self.queries
-        places = (part.source, *(join.right for join in part.joins))
-        for place in places:
+        for place in (part.source, *(join.right for join in part.joins)):
             queries.check_alias(place)
         first = queries.timed_item(part, part.source, self.tick)
-        if not part.joins:
+        before, joins, behind = around_unnest(queries.context, part.joins)
+        first = all_unnested(queries, first, before)
+        if not joins:
             return first, part
-        tables = [queries.table(place) for place in places]
+        item, rest = replace(self, part=replace(part, joins=joins)).with_joins(first)
+        return all_unnested(queries, item, behind), replace(rest, joins=part.joins)
+
+    def with_joins(self, first: Item) -> tuple[Item, s.Select]:
+        """The first item joined with the others."""
+        part, queries = self.part, self.queries
+        tables = [queries.table(place) for place in (part.source, *(join.right for join in part.joins))]
         operands = [self._operand(join, table) for join, table in zip(part.joins, tables[1:], strict=True)]
         left, where = self._all_joined(self._joins.ready(first), operands)
         streams = [first] if tables[0] is None else []

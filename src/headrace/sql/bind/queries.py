@@ -39,6 +39,7 @@ from headrace.sql.bind.returned import check_active, gives_rows, with_frame, wit
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.stored import stored
 from headrace.sql.bind.times import event_columns, window_columns, window_times
+from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
@@ -397,7 +398,7 @@ class Queries:
 
     def timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
-        return event_columns(self.context, part, self._item(place, tick), alone=not part.joins)
+        return event_columns(self.context, part, self._item(place, tick), alone=all(map(is_unnest, part.joins)))
 
     def check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
@@ -426,6 +427,8 @@ class Queries:
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
+        elif isinstance(part.stream, s.Unnest):
+            raise no_stream(self.context, part.stream)
         else:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)

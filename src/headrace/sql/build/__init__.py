@@ -8,6 +8,7 @@ their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
@@ -143,6 +144,9 @@ class Builder(PatternBuilder, TableBuilder):
     def merge(self, at: Span, merge: s.Merge, *given: Clause) -> s.Merge:
         return self.make(s.Merge, at, given, streams=merge.streams)
 
+    def diverted_from(self, at: Span, _: Token, stream: s.Name) -> s.DivertedFrom:
+        return s.DivertedFrom(stream, at=at)
+
     def merge_of(self, at: Span, *streams: s.Name) -> s.Merge:
         return s.Merge(streams, at=at)
 
@@ -253,6 +257,20 @@ class Builder(PatternBuilder, TableBuilder):
         alias = [part for part in parts if isinstance(part, Clause)]
         brackets = tuple(part for part in parts if not isinstance(part, Clause))
         return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
+
+    def unnest(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, at=at)
+
+    def unnest_ordinality(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, ordinality=True, at=at)
+
+    unnest_columns = clauses("columns")
+
+    def unnest_item(self, at: Span, unnest: s.Unnest, *parts: Clause) -> s.FromItem:
+        columns = [part for part in parts if part.field == "columns"]
+        if columns:
+            unnest = replace(unnest, columns=columns[0].value)
+        return self.make(s.FromItem, at, parts[:1], stream=unnest)
 
     def subquery(self, at: Span, query: s.Query) -> s.Subquery:
         return s.Subquery(query, at=at)

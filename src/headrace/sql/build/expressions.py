@@ -233,6 +233,18 @@ class ExpressionBuilder:
             self.fail("this is not a whole number", (token.start, token.end), allowed="a count such as 100")
         return value
 
+    def array(self, at: Span, _: Token, *values: s.Expression) -> s.Call:
+        return s.Call((s.Name("array", at=at),), values, at=at)
+
+    def element(self, at: Span, value: s.Expression, place: s.Expression) -> s.Element:
+        return s.Element(value, place, at=at)
+
+    def any_element(self, at: Span, value: s.Expression, operator: str, _: Token, lists: s.Expression) -> s.Call:
+        if _OPERATORS.get(operator, operator) != "=":
+            self.fail(f"{operator} ANY is not there", at, allowed="value = ANY (list)",
+                      instead="NOT value = ANY (list) where no element may be equal")  # fmt: skip
+        return s.Call((s.Name("array_contains", at=at),), (lists, value), at=at)
+
     def negative_number(self, at: Span, token: Token) -> s.Unary:
         return s.Unary("-", self.number((token.start, token.end), token), at=at)
 

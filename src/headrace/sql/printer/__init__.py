@@ -144,7 +144,13 @@ def _(part: s.Subquery) -> str:
 
 @writes(s.FromItem)
 def _(part: s.FromItem) -> str:
-    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias))
+    columns = f"({listed(part.stream.columns)})" if isinstance(part.stream, s.Unnest) and part.stream.columns else ""
+    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias) + columns)
+
+
+@writes(s.Unnest)
+def _(part: s.Unnest) -> str:
+    return words(f"UNNEST({text(part.value)})", "WITH ORDINALITY" if part.ordinality else "")
 
 
 @writes(s.Join)
@@ -300,7 +306,7 @@ def _into(part: s.Name | s.Into | None) -> str:
     return clause("INTO", part) if not isinstance(part, s.Name) else f"INTO {written_name(part, _AS_TARGET)}"
 
 
-def _derived(part: s.Name | s.Query | s.Merge | None) -> str:
+def _derived(part: s.Name | s.Query | s.Merge | s.DivertedFrom | None) -> str:
     if isinstance(part, s.Name):
         return f"AS {written_name(part, _AS_DERIVED)}"
     return f"AS\n{text(part)}" if part is not None else ""
@@ -331,6 +337,11 @@ def _(part: s.Insert) -> str:
 @writes(s.Merge)
 def _(part: s.Merge) -> str:
     return words(f"MERGE {listed(part.streams)}", _into(part.into))
+
+
+@writes(s.DivertedFrom)
+def _(part: s.DivertedFrom) -> str:
+    return f"DIVERTED FROM {text(part.stream)}"
 
 
 @writes(s.SplitBranch)

@@ -149,6 +149,8 @@ def _level(part: s.Expression) -> int:
         return _LEVEL[part.operator]
     if isinstance(part, s.Unary):
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
+    if isinstance(part, s.Element):
+        return _POSTFIX
     return _COMPARISON if isinstance(part, s.Between | s.In | s.IsJson | s.IsNull | s.Like) else _PRIMARY
 
 
@@ -201,6 +203,11 @@ def _(part: s.IsJson) -> str:
     return words(f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}JSON", kind)
 
 
+@writes(s.Element)
+def _(part: s.Element) -> str:
+    return f"{_at_least(_POSTFIX, part.value)}[{text(part.place)}]"
+
+
 @writes(s.Like)
 def _(part: s.Like) -> str:
     value, pattern = (_at_least(_COMPARISON + 1, each) for each in (part.value, part.pattern))
@@ -231,8 +238,16 @@ def _(part: s.Over) -> str:
     return f"OVER ({words(clauses('PARTITION BY', part.partition), size, 'PRECEDING', slide, active)})"
 
 
+def _is_array(part: s.Call) -> bool:
+    """Whether a call is written `ARRAY[…]`."""
+    more = part.named or part.distinct or part.over or any(isinstance(one, s.Star) for one in part.arguments)
+    return [name.text for name in part.name] == ["array"] and bool(part.arguments) and not more
+
+
 @writes(s.Call)
 def _(part: s.Call) -> str:
+    if _is_array(part):
+        return f"ARRAY[{listed(part.arguments)}]"
     name = ".".join(written_name(each, _AS_CALL) for each in part.name)
     distinct = "DISTINCT " if part.distinct else ""
     return words(f"{name}({distinct}{listed((*part.arguments, *part.named))})", text(part.over) if part.over else "")

@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Expression", "In",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "In",
     "IsJson", "IsNull",
     "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
 ]  # fmt: skip
@@ -128,6 +128,14 @@ class IsJson(Expression):
     value: Expression
     kind: Literal["value", "object", "array", "scalar"] = "value"
     negated: bool = False
+
+
+@dataclass(frozen=True)
+class Element(Expression):
+    """`list[1]`."""
+
+    value: Expression
+    place: Expression
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery", "Union",
+    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery",
+    "Union", "Unnest",
 ]  # fmt: skip
 
 
@@ -30,10 +31,19 @@ class Subquery(Part):
 
 
 @dataclass(frozen=True)
-class FromItem(Part):
-    """A stream or a sub-select, its brackets in order, its alias."""
+class Unnest(Part):
+    """`UNNEST(list) [WITH ORDINALITY]` in FROM: the elements of a list of the row; `columns` are their names."""
 
-    stream: Name | Subquery
+    value: Expression
+    ordinality: bool = False
+    columns: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True)
+class FromItem(Part):
+    """A stream, a sub-select or the elements of a list, its brackets in order, its alias."""
+
+    stream: Name | Subquery | Unnest
     brackets: tuple[Bracket, ...] = ()
     alias: Name | None = None
 

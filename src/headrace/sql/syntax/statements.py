@@ -118,7 +118,7 @@ class Policy(Part):
 class CreateStream(Statement):
     """`CREATE STREAM name [schema] [ORDER BY | LIFETIME] [SOURCE | AS] [WITH PROGRESS …] [LATE …] [BAD ROWS …]`.
 
-    `derived` is a stream's name, a query, or a MERGE.
+    `derived` is a stream's name, a query, a MERGE, or the diverted rows of a stream.
     """
 
     name: Name
@@ -126,7 +126,7 @@ class CreateStream(Statement):
     like: Name | None = None
     lifetime: PointLifetime | IntervalLifetime | EdgeLifetime | ChangesLifetime | PhysicalLifetime | None = None
     source: SourceClause | None = None
-    derived: Name | Query | Merge | None = None
+    derived: Name | Query | Merge | DivertedFrom | None = None
     progress: Progress | None = None
     policy: Policy = Policy()
 
@@ -160,6 +160,13 @@ class Merge(Statement):
 
     streams: tuple[Name, ...]
     into: Name | Into | None = None
+
+
+@dataclass(frozen=True)
+class DivertedFrom(Part):
+    """`DIVERTED FROM s`: the rows of a stream's sources that were late or malformed."""
+
+    stream: Name
 
 
 @dataclass(frozen=True)

@@ -33,17 +33,12 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
+from headrace.sql.unbind.calls import called
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
 __all__ = ["UNSPOKEN", "NotInSql", "Unbinder", "UnboundSql", "unbind"]
 
-_INFIX = {
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "bit_and": "&", "bit_or": "|", "bit_xor": "^",
-    "shift_left": "<<", "shift_right": ">>", "time_diff": "-",
-}  # fmt: skip
-_PREFIX = {"negate": "-", "not": "NOT", "bit_not": "~"}
 _LEFT, _RIGHT = "left_side", "right_side"
 
 
@@ -68,6 +63,7 @@ _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
 _BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
+_TRUE = s.Value(value=True)
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
@@ -183,6 +179,13 @@ class Unbinder:
     def _listed(self, node: p.Join, columns: Mapping[str, s.Expression], join: s.Join) -> s.Query:
         entries = tuple(s.Entry(columns[name], _name(name)) for name in node.schema.names)
         return s.Query(s.Select(entries, self.item(node.left, alias=_LEFT), (join,)))
+
+    def _explode(self, node: p.Explode) -> s.Query:
+        names = (node.element,) if node.position is None else (node.element, node.position)
+        lists = s.Unnest(_of(_LEFT, node.column), node.position is not None, tuple(map(_name, names)))
+        right = s.FromItem(lists, alias=_name(_RIGHT))
+        join = s.Join("left", right, _TRUE) if node.outer else s.Join("cross", right)
+        return s.Query(_everything(self.item(node.input, alias=_LEFT), joins=(join,)))
 
     def _clip(self, node: p.Clip) -> s.Query:
         if node.groups:
@@ -327,7 +330,7 @@ class Unbinder:
             branches = tuple((self.expression(when), self.expression(then)) for when, then in expr.branches)
             return s.Case(branches, self.expression(expr.default))
         if isinstance(expr, engine.Call):
-            return self._call(expr.function, [self.expression(argument) for argument in expr.args])
+            return called(expr.function, [self.expression(argument) for argument in expr.args])
         return self._called_expression(expr)
 
     def _called_expression(self, expr: Expr) -> s.Expression:
@@ -344,25 +347,6 @@ class Unbinder:
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise NotInSql(expr)
-
-    def _call(self, function: str, arguments: list[s.Expression]) -> s.Expression:
-        if function in _INFIX:
-            return s.Binary(_INFIX[function], *arguments)
-        if function in _PREFIX:
-            return s.Unary(_PREFIX[function], *arguments)
-        if function == "isin":
-            if len(arguments) == 1:
-                raise NotInSql("IN ()")
-            return s.In(arguments[0], tuple(arguments[1:]))
-        if function in ("is_null", "is_not_null"):
-            return s.IsNull(arguments[0], negated=function == "is_not_null")
-        if function == "is_json":
-            return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
-        if function in ("like", "rlike"):
-            return s.Like(arguments[0], arguments[1], "LIKE" if function == "like" else "REGEXP")
-        if function == "shift_time":
-            raise NotInSql(function)
-        return s.Call((_name("strpos" if function == "position" else function),), tuple(arguments))
 
     def _called(self, what: Any, kind: str) -> s.Name:
         """The name of a function or module; equal ones share a name."""
@@ -389,6 +373,7 @@ class Unbinder:
         p.Coalesce: _lifespan,
         p.Join: _join,
         p.Clip: _clip,
+        p.Explode: _explode,
         p.Aggregate: _aggregate,
         p.Top: _top,
         p.Contents: _contents,

@@ -21,6 +21,13 @@ _CHANGED = {
         ".where(hr.col('t') - '2 min' < '1970-01-02').where(hr.col('t') < hr.col('t') + '1 s').drop('t')"
     ),
 }
+_EXPLODED = {
+    "replaced": ".with_columns(i=hr.array('i', 3)).explode('i')",
+    "placed": ".with_columns(y=hr.array('x', 0.5)).explode('y', position='n').select('k', i='n', x='y')",
+    "outer": ".with_columns(y=hr.when(hr.col('i') > 0).then('x')).select('k', i='i', y=hr.array('y', 'x'))"
+    ".explode('y', into='x', outer=True).select('k', 'i', 'x')",
+    "collected": ".group_by('k').window(hr.tumbling(4)).aggregate(i=hr.collect('i'), x=hr.max('x')).explode('i')",
+}
 _KEYS = {
     "text": "on='k'",
     "computed": "on=hr.col('i') % 2",
@@ -44,6 +51,7 @@ _GROUPS = {"text": ".group_by(by='k')", "number": ".group_by(by='i')", "none": "
 
 COLUMNS = (
     written("columns", 1, "{a}{change}", change=_CHANGED),
+    written("explode", 1, "{a}{lists}", lists=_EXPLODED),
     written("outer_join", 2, f"{{a}}.{{how}}_join({{b}}, {{on}}{{where}}){_TAKEN}", on=_KEYS, where=_WHERE, how=_OUTER),
     written("semi_join", 2, "{a}.semi_join({b}, {on}{where})", on=_KEYS, where=_WHERE),
     written(
