@@ -144,6 +144,8 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
 def _digits(column: pa.ChunkedArray) -> list[Int64s]:
     """Numbers that distinguish the values of a column: numbers and short texts stand for themselves; null is apart."""
     kind = column.type
+    if pa.types.is_date32(kind):
+        return _digits(pc.cast(column, pa.int32()))
     if column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
         some = pa.scalar("" if pa.types.is_string(kind) else 0, kind)
         return [to_numpy(pc.is_null(column)).astype(np.int64), *_digits(pc.fill_null(column, some))]
@@ -215,9 +217,27 @@ def _bits(column: pa.ChunkedArray) -> UInt64s:
     kind = column.type
     if kind in _TEXTS:
         return _hash_column(column)
+    if pa.types.is_decimal(kind):
+        return _decimal_bits(column)
+    if pa.types.is_date32(kind):
+        column = pc.cast(column, pa.int32())
     wide = kind if kind == pa.uint64() else pa.float64() if pa.types.is_floating(kind) else pa.int64()
     values = pc.cast(column, wide)
     return to_numpy(pc.fill_null(values, 0) if values.null_count else values).view(np.uint64)
+
+
+def _decimal_bits(column: pa.ChunkedArray) -> UInt64s:
+    """A number for each decimal: its digits in 64 bits, changed by the 64 above them."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    data = array.buffers()[1]
+    if data is None or not len(array):
+        return np.zeros(len(array), np.uint64)
+    words = np.frombuffer(data, np.uint64)[: 2 * (array.offset + len(array))].reshape(-1, 2)[array.offset :]
+    low, high = np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
+    bits = low ^ mixed(high)
+    if array.null_count:
+        bits = np.where(to_numpy(pc.is_null(array)).astype(bool), np.uint64(0), bits)
+    return bits
 
 
 def twins(numbers: UInt64s) -> Int64s:

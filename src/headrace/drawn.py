@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import Any
 
@@ -151,8 +152,11 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _without_dates(values: Any) -> Any:
-    """Dates as the instants at which they begin; Arrow does so by itself for columns of its own."""
-    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else [_instant(value) for value in values]
+    """Dates among times as the instants at which they begin."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    listed = list(values)
+    return [_instant(value) for value in listed] if any(isinstance(value, datetime) for value in listed) else listed
 
 
 def _instant(value: Any) -> Any:
@@ -179,6 +183,8 @@ def _payload_column(values: Any, field: Field) -> Any:
         if isinstance(values, (pa.Array, pa.ChunkedArray)):
             return pc.cast(values, field.type.arrow)
         _refuse_others(values, field)
+        if field.type is Type.DATETIME:
+            values = [_instant(value) for value in values]
         return pa.array(values, field.type.arrow, from_pandas=not field.type.element.is_floating)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
         raise SchemaError(
@@ -247,11 +253,21 @@ def _guess(cells: Sequence[str | None]) -> Type:
     return Type.STRING
 
 
+def _exact_cell(text: str, field: Field, row: int) -> Decimal | date:
+    try:
+        return Decimal(text) if field.type.is_decimal else date.fromisoformat(text)
+    except (ValueError, InvalidOperation) as error:
+        allowed = "a number" if field.type.is_decimal else "a date such as 2024-05-01"
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
+
+
 def _cell(text: str | None, field: Field, row: int) -> Any:
     if text is not None and field.type.is_array:
         return _list_cell(text, field, row)
     if text is None or field.type.is_text:
         return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
+    if field.type.is_decimal or field.type is Type.DATE:
+        return _exact_cell(text, field, row)
     kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
     read, allowed = next((read, allowed) for other, read, _, allowed in _READERS if other is kind)
     try:

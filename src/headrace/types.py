@@ -7,9 +7,10 @@ are compared with `is`. The name is the form in SQL: `LONG`, `DECIMAL(15,2)`, `A
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, datetime
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
@@ -23,6 +24,8 @@ __all__ = ["ALLOWED", "DIGITS", "Type", "nearest_type", "split_columns"]
 
 #: The most digits of a DECIMAL.
 DIGITS = 38
+#: A DECIMAL without a precision: room for whole numbers of 28 digits, and ten decimals.
+_ANY_DECIMAL = (DIGITS, 10)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _SPACES = re.compile(r"\s+")
 _TIGHT = re.compile(r"\s*([<>(),\[\]])\s*")
@@ -50,6 +53,7 @@ class Type:
     CHAR: ClassVar[Type]
     STRING: ClassVar[Type]
     DATETIME: ClassVar[Type]
+    DATE: ClassVar[Type]
     #: The types without parameters.
     PLAIN: ClassVar[tuple[Type, ...]]
 
@@ -221,6 +225,8 @@ class Type:
             element = cls.from_arrow(arrow.value_type)
             if not element.is_nested:
                 return element.array
+        if pa.types.is_decimal(arrow) and max(arrow.precision - min(arrow.scale, 0), arrow.scale) <= DIGITS:
+            return cls.DECIMAL(max(arrow.precision - min(arrow.scale, 0), arrow.scale), max(arrow.scale, 0))
         for test, found in _FROM_ARROW:
             if test(arrow):
                 return found
@@ -244,15 +250,15 @@ def _interned(value: str, family: str, parameters: tuple[Any, ...] = ()) -> Type
     return _INTERNED.setdefault(value, made)  # one of two threads wins
 
 
-_NAMES = ("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME")
+_NAMES = ("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME", "DATE")
 Type.PLAIN = tuple(_interned(name, name) for name in _NAMES)
 (
     Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN, Type.CHAR, Type.STRING,
-    Type.DATETIME,
+    Type.DATETIME, Type.DATE,
 ) = Type.PLAIN  # fmt: skip
 
 #: The types that columns have, for messages.
-ALLOWED = f"{', '.join(_NAMES)}, and ARRAY<type> of these"
+ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), and ARRAY<type> of these"
 _INTEGERS = frozenset((Type.BYTE, Type.SHORT, Type.INT, Type.LONG))
 _PRECISION = {Type.BYTE: 3, Type.SHORT: 5, Type.INT: 10, Type.LONG: 19}
 _ARROW = {
@@ -266,16 +272,17 @@ _ARROW = {
     Type.CHAR: pa.string(),
     Type.STRING: pa.string(),
     Type.DATETIME: pa.timestamp("us", tz="UTC"),
+    Type.DATE: pa.date32(),
 }
 _SPARK = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INT", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING",
-    Type.DATETIME: "TIMESTAMP",
+    Type.DATETIME: "TIMESTAMP", Type.DATE: "DATE",
 }  # fmt: skip
 _DUCKDB = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INTEGER", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR",
-    Type.DATETIME: "TIMESTAMPTZ",
+    Type.DATETIME: "TIMESTAMPTZ", Type.DATE: "DATE",
 }  # fmt: skip
 _SYNONYMS = {
     "TINYINT": "BYTE", "SMALLINT": "SHORT", "INT2": "SHORT", "INTEGER": "INT", "INT4": "INT", "BIGINT": "LONG",
@@ -286,7 +293,8 @@ _SYNONYMS = {
 }  # fmt: skip
 #: Python's types; a subclass follows its base, so BOOLEAN comes before LONG.
 _PYTHON = (
-    (bool, Type.BOOLEAN), (str, Type.STRING), (int, Type.LONG), (float, Type.DOUBLE), (date, Type.DATETIME),
+    (bool, Type.BOOLEAN), (str, Type.STRING), (int, Type.LONG), (float, Type.DOUBLE), (datetime, Type.DATETIME),
+    (date, Type.DATE), (decimal.Decimal, Type.DECIMAL(*_ANY_DECIMAL)),
 )  # fmt: skip
 _FROM_ARROW = (
     (lambda t: t == pa.int8(), Type.BYTE),
@@ -297,7 +305,8 @@ _FROM_ARROW = (
     (lambda t: t == pa.float64(), Type.DOUBLE),
     (pa.types.is_boolean, Type.BOOLEAN),
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), Type.STRING),
-    (lambda t: pa.types.is_timestamp(t) or pa.types.is_date(t), Type.DATETIME),
+    (pa.types.is_timestamp, Type.DATETIME),
+    (pa.types.is_date, Type.DATE),
     (pa.types.is_null, Type.STRING),
 )
 _READABLE = (
@@ -369,12 +378,7 @@ def _scalar(text: str) -> Type:
     word, first, second, zone = found.groups() if found else (name, None, None, None)
     family = _SYNONYMS.get(word, word)
     if family == "DECIMAL" and not zone:
-        raise SchemaError(
-            f"there is no type {text.strip()}",
-            given=text,
-            allowed=ALLOWED,
-            instead="DOUBLE, which rounds, or LONG with a count of the smallest unit",
-        )
+        return Type.DECIMAL(int(first), int(second or 0)) if first else Type.DECIMAL(*_ANY_DECIMAL)
     if second is None and (not zone or family == "DATETIME"):
         if family == "CHAR" and first not in (None, "1"):
             return Type.STRING
@@ -413,7 +417,7 @@ def _of_spark(given: Any) -> Type:
         return Type.of(given.elementType).array
     if hasattr(given, "fields"):
         return Type.STRUCT((field.name, Type.of(field.dataType)) for field in given.fields)
-    return Type.DATETIME if given.simpleString() == "date" else Type.parse(given.simpleString())
+    return Type.parse(given.simpleString())
 
 
 def _of_annotation(given: Any) -> Type | None:

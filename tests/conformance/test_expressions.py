@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -31,11 +32,13 @@ from headrace.expr import (
     lit,
     when,
 )
+from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
-from headrace.expr.nodes import Duration
+from headrace.expr.nodes import Duration, Months
 from headrace.expr.signatures import REGISTERED
 from headrace.expr.sql import to_duckdb, to_spark
 from headrace.schema import Schema, Type
+from headrace.sql.bind.expanded import EXPANDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +79,21 @@ TICKS = [
     1_735_516_800_000_000, 1_704_067_199_999_999, -62_135_596_800_000_000, 253_402_300_799_999_999,
     253_402_300_800_000_000, 327_000_000_000_000_000, -62_135_596_800_000_001, -65_000_000_000_000_000,
 ]  # fmt: skip
+PRICES = [
+    None,
+    *map(Decimal, ("0", "0.01", "-0.01", "1.25", "-1.25", "99999999.99", "-99999999.99", "12.345", "0.5", "7")),
+]
+LARGE = [
+    None,
+    *map(
+        Decimal,
+        ("0", "0.0001", "-1.5", "2", "9" * 34 + ".9999", "-" + "9" * 34 + ".9999", "1e33", "12345678901234567.1"),
+    ),
+]
+DATES = [
+    None,
+    *map(date.fromisoformat, ("1970-01-01", "1969-12-31", "2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31")),
+]
 PAIRS = {
     ("b", "b2"): (Type.BYTE, BYTES),
     ("h", "h2"): (Type.SHORT, SHORTS),
@@ -88,12 +106,16 @@ PAIRS = {
     ("n", "n2"): (Type.STRING, NUMERALS),
     ("w", "w2"): (Type.STRING, TIMES),
     ("t", "t2"): (Type.DATETIME, TICKS),
+    ("e", "e2"): (Type.DECIMAL(10, 2), [value and round(value, 2) for value in PRICES]),
+    ("g", "g2"): (Type.DECIMAL(38, 4), LARGE),
+    ("y", "y2"): (Type.DATE, DATES),
     ('odd "name`', "weird.name 2"): (Type.INT, INTS),
 }
 ROWS = max(len(DOUBLES), len(TEXTS)) ** 2  # every pair of them; more than enough for the shorter lists
 b, h, i, i2, m, m2, f, f2, d, d2, p, p2, s, s2, n, w, t, t2 = map(
     col, ("b", "h", "i", "i2", "l", "l2", "f", "f2", "d", "d2", "p", "p2", "s", "s2", "n", "w", "t", "t2")
 )
+e, e2, g, g2, y, y2 = map(col, ("e", "e2", "g", "g2", "y", "y2"))
 
 
 def nasty_table() -> pa.Table:
@@ -252,22 +274,8 @@ def texts() -> Iterator[Expr]:
         fn(part) for fn in (s.starts_with, s.ends_with, s.contains) for part in ("", "a", "%", "\\", "😀", "'", "\n")
     )
     for pattern in (
-        "%",
-        "",
-        "a%",
-        "%b%",
-        "_",
-        "__",
-        r"%\%%",
-        r"%\_%",
-        r"%\\%",
-        "%\n%",
-        "日_語",
-        "%.%",
-        "%'%",
-        "it_s",
-        "[a]%",
-    ):
+        "%", "", "a%", "%b%", "_", "__", r"%\%%", r"%\_%", r"%\\%", "%\n%", "日_語", "%.%", "%'%", "it_s", "[a]%",
+    ):  # fmt: skip
         yield s.like(pattern)
     for pattern in (
         "a", "^a", "b$", "^$", ".", "^.$", "l.ne", r"\d+", r"\w-\d", r"\bb\b", r"\s", r"^\S+$", "[a-c]{2,3}", "[^a-z]",
@@ -327,9 +335,49 @@ def casts() -> Iterator[Expr]:
     )
 
 
+def decimals() -> Iterator[Expr]:
+    for x, z in ((e, e2), (e, g), (g, g2), (e, i), (e, m), (g, m), (b, e), (e, d), (e, f)):
+        yield from (x + z, x - z, x * z, x / z, x == z, x < z, x >= z, greatest(x, z), least(x, z), coalesce(x, z))
+        yield from (x.isin(z, z), x.nullif(z), x.between(z, x))
+    for x in (e, g):
+        yield from (-x, x.abs(), x.round(), x.round(1), x.round(3), x.sign(), x.sqrt(), x.is_null())
+        yield from (x.cast(to) for to in ("BYTE", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "STRING"))
+        yield from (x.cast(to) for to in ("DECIMAL(3,1)", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(20,3)"))
+    yield from (x.cast(to) for x in (b, i, m, f, d, p, n) for to in ("DECIMAL(5,2)", "DECIMAL(38,6)", "DECIMAL(18,0)"))
+    yield from (e * (1 - e2) * (1 + e), e.between(lit(0.06) - 0.01, lit(0.06) + 1.19), e + Decimal("0.005"), e * 0.1)
+    yield from (e > 1, e.isin(1.25, 7, None), if_else(p, e, 0), if_else(p, e, d), e.floor(), e.ceil(), e * lit(None))
+    yield from (e + 2**40, lit(Decimal("0.0000001")).cast("STRING"), coalesce(e, lit(Decimal("1.5"))), g * e * 2)
+
+
+def days() -> Iterator[Expr]:
+    yield from (y == y2, y < y2, y <= t, t > y, greatest(y, y2), least(y, t), coalesce(y, y2), y.isin(y2, None))
+    yield from (y - y2, y - date(2024, 2, 29), y + i, y - b, 1 + y, y + timedelta(days=90), y - timedelta(days=1))
+    yield from (y + timedelta(hours=36), y + (t - t2), t - y, y - t, y >= "2023-12-31", y < "2024-02-29 12:00")
+    yield from (y + Months(k) for k in (1, -1, 12, -12, 1200, -1200))
+    yield from (t.cast("LONG").cast("DATETIME") + Months(k) for k in (1, -1, 12, -13))
+    yield from (y.year(), y.month(), y.day(), y.day_of_week(), y.day_of_year(), y.date_trunc("month"), y.epoch())
+    yield from (y.cast("STRING"), y.cast("DATETIME"), w.cast("DATE"), s.cast("DATE"), lit(date(2024, 2, 29)))
+    yield from ((t.cast("LONG").cast("DATETIME")).cast("DATE"), if_else(p, y, lit("2024-02-29")), y.isin("2024-02-29"))
+
+
+def composed() -> Iterator[Expr]:
+    for x, z in ((i, i2), (d, d2), (p, p2), (s, s2), (t, t2), (e, e2), (y, y2)):
+        yield from (x.is_distinct_from(z), x.is_not_distinct_from(z), x.is_distinct_from(None))
+    yield from (p.is_true(), p.is_false(), p.is_unknown(), s.ilike("%AB%"), s.ilike("ÉC%"), n.cast("BOOLEAN"))
+    sane = t.cast("LONG").cast("DATETIME")  # of the years 1 to 9999
+    for form in ("yyyy-MM-dd HH:mm:ss.SSSSSS", "EEE dd MMM yyyy hh:mm a Z", "YYYY/MM/DD'T'HH24:MI:SS.MS", "'text'"):
+        yield formatted(sane, form)
+        yield parsed(formatted(sane, form), form) if "yyyy" in form else formatted(y, form)
+    yield from (parsed(w, "yyyy-MM-dd"), parsed(w, "yyyy-MM-dd'T'HH:mm:ss"), parsed(s, "dd/MMM/yyyy", Type.DATE))
+    yield from (EXPANDED[name].build(sane) for name in ("quarter", "week", "dow", "isoyear", "last_day"))
+    yield from (EXPANDED["concat_ws"].build("-", s, s2, i), EXPANDED["overlay"].build(s, "xy", 2))
+    yield from (EXPANDED["make_date"].build(i, h, b), EXPANDED["width_bucket"].build(f, 0, 10, 5))
+    yield EXPANDED["trunc"].build(d)
+
+
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *arrays()]
+MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed(), *arrays()]
 
 
 @pytest.fixture(scope="module")
@@ -389,8 +437,10 @@ def nodes(expr: Expr) -> Iterator[Expr]:
 
 def test_the_matrix_covers_every_function_and_node():
     seen = [node for expr in MATRIX for node in nodes(expr)]
-    assert {node.function for node in seen if isinstance(node, Call)} == set(FUNCTIONS) - REGISTERED
-    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Duration, Literal, Then}
+    bound = [call.bind(SCHEMA).node for call in seen if isinstance(call, Call)]
+    functions = {node.function for node in (*seen, *bound) if isinstance(node, Call)}
+    assert functions | {"shift_months"} == set(FUNCTIONS) - REGISTERED
+    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Duration, Literal, Months, Then}
 
 
 def test_the_matrix_types_without_rows():

@@ -127,8 +127,8 @@ def test_a_start_must_be_finite(start: float):
 def test_a_date_is_its_midnight():
     rows = [{"le": date(2024, 5, 1), "re": date(2024, 5, 2), "day": date(2024, 5, 1)}]
     for data in (rows, pa.Table.from_pylist(rows), pd.DataFrame(rows)):
-        assert type_of(data, "day") is Type.DATETIME
-        assert column(data, "day") == [MAY_DAY]
+        assert type_of(data, "day") is Type.DATE
+        assert column(data, "day") == [date(2024, 5, 1)]
         assert column(data, "le") == [ticks(MAY_DAY)]
         assert column(data, "re") == [ticks("2024-05-02T00:00:00Z")]
     assert column(rows, "day", "day DATETIME") == [MAY_DAY]

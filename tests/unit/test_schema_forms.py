@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Optional, TypedDict, TypeVar
 
@@ -79,7 +79,7 @@ SPARK = spark_types.StructType(
     [
         {"symbol": str, "ts": datetime, "price": float, "size": int, "fresh": bool},
         {"symbol": "string", "ts": "timestamp", "price": "double", "size": "bigint", "fresh": "bool"},
-        {"symbol": Type.STRING, "ts": date, "price": pa.float64(), "size": np.int64, "fresh": np.dtype(bool)},
+        {"symbol": Type.STRING, "ts": datetime, "price": pa.float64(), "size": np.int64, "fresh": np.dtype(bool)},
         {"symbol": pd.StringDtype(), "ts": pd.DatetimeTZDtype("us", "UTC"), "price": pd.Float64Dtype(),
          "size": pd.Int64Dtype(), "fresh": pd.BooleanDtype()},
         pl.Schema({"symbol": pl.String, "ts": pl.Datetime("us"), "price": pl.Float64, "size": pl.Int64(),
@@ -105,7 +105,7 @@ def test_every_form_describes_the_same_columns(given: Any):
         (list[float], Type.DOUBLE.array),
         (list[datetime] | None, Type.DATETIME.array),
         (spark_types.ArrayType(spark_types.ShortType()), Type.SHORT.array),
-        (spark_types.DateType(), Type.DATETIME),
+        (spark_types.DateType(), Type.DATE),
         (spark_types.TimestampNTZType(), Type.DATETIME),
         (pl.List(pl.Int32), Type.INT.array),
         (pl.Categorical, Type.STRING),
@@ -114,8 +114,8 @@ def test_every_form_describes_the_same_columns(given: Any):
         (np.uint8, Type.SHORT),
         (pd.Timestamp, Type.DATETIME),
         (pd.CategoricalDtype(), Type.STRING),
-        (Decimal, None),
-        (spark_types.DecimalType(10, 2), None),
+        (Decimal, Type.DECIMAL(38, 10)),
+        (spark_types.DecimalType(10, 2), Type.DECIMAL(10, 2)),
         (np.dtype(object), None),
         (int | str, None),
         (list, None),

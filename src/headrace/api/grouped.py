@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.api.checks import (
     checked_function,
@@ -165,6 +165,7 @@ class Grouped(Hinting):
         rows: int | None = None,
         range: DurationLike | None = None,
         slide: Slide | None = None,
+        peers: bool = False,
         active: bool = False,
         on_error: Literal["fail", "skip"] = "fail",
         verify: bool = False,
@@ -176,6 +177,8 @@ class Grouped(Hinting):
         `over(rows=9)` takes the nine events before, `over(range="10 s")` those that start up to ten seconds before,
         `over()` all.
 
+        With `peers`, a frame of time also has the events after it that start at the same time.
+
         With a slide only some events have a result: `over(rows=49, slide=10)` every tenth event of its group,
         `over(range="60 s", slide="10 s")` the last event of every ten seconds, once these have passed.
 
@@ -183,7 +186,7 @@ class Grouped(Hinting):
         returns then is an answer too: each answer is an instant, with the keys as columns.
         """
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
-        return Framed(self._in_order(), frame(rows, range, slide), policy, active)
+        return Framed(self._in_order(), frame(rows, range, slide, peers=peers), policy, active)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
@@ -218,9 +221,16 @@ class Grouped(Hinting):
         result = checked_function(function, "apply", example)(_stream_of(self, group))
         return _stream_of(self, apply_to_groups(self.keys, group, node_of(result, example)))
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
-        """At every instant, the first k of each group's events alive, ordered by `by`."""
-        return self.window(Snapshot()).top(k, by, descending=descending)
+    def top(
+        self,
+        k: int,
+        by: str | Expr | Sequence[str | Expr],
+        *,
+        descending: bool | Sequence[bool] = True,
+        skip: int = 0,
+    ) -> Stream:
+        """At every instant, the first k of each group's events alive, ordered by `by`; `skip` leaves out some first."""
+        return self.window(Snapshot()).top(k, by, descending=descending, skip=skip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,16 +290,19 @@ class Windowed(Hinting):
         *,
         each: str | Expr | Sequence[str | Expr] = (),
         descending: bool | Sequence[bool] = True,
+        skip: int = 0,
     ) -> Stream:
         """The first k events of each group and window, ordered by `by`, then by all columns.
 
         `descending` is for all columns of `by`, or a list with one for each: `by=["price", "name"], descending=[True,
         False]`. Nulls are last in both directions.
         With `each`, k events for each value of these columns in a window; the windows stay those of the group.
+        With `skip`, the k events after the first few.
         """
         order, values = (columns_or_exprs(columns, "top", "top(3, by='price')") for columns in (by, each))
         node, keys = self.grouped.stream.node, self.grouped.keys
-        found = top_node(node, keys, self.over, self.policy, k=k, by=order, descending=descending, each=values)
+        how: dict[str, Any] = {"k": k, "by": order, "descending": descending, "each": values, "skip": skip}
+        found = top_node(node, keys, self.over, self.policy, **how)
         return _stream_of(self.grouped, without_stamps(found))
 
     def distinct(self, *columns: str | Expr) -> Stream:

@@ -42,6 +42,7 @@ from headrace.plan.policies import (
     Point,
     ProgressPolicy,
     arrives,
+    at_midnights,
     starts_are_dates,
 )
 from headrace.schema import POSITION, RESERVED, Schema, SchemaLike, Type
@@ -394,6 +395,7 @@ def stream_of(
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(origin, lifetime, columns)
+    lifetime = at_midnights(lifetime, columns)
     _refuse_reserved(columns, lifetime)
     if not len(columns.payload):
         raise PlanError(
@@ -468,7 +470,7 @@ def _check_lifetime(origin: Origin, lifetime: Lifetime, columns: Schema) -> None
     exprs = [lifetime.start, lifetime.end] if isinstance(lifetime, Interval) else [lifetime.at]
     for expr in exprs:
         kind = _time_type(expr, columns)
-        if kind is not Type.DATETIME and not kind.is_integer:
+        if kind not in (Type.DATETIME, Type.DATE) and not kind.is_integer:
             raise PlanError(
                 f"{origin}: {expr} cannot be a time",
                 given=kind.value,

@@ -36,14 +36,18 @@ def top_node(
     descending: bool | Sequence[bool],
     each: Sequence[Expr] = (),
     distinct: Sequence[Expr] = (),
+    skip: int = 0,
 ) -> Node:
-    """The first k rows of each window, or of each combination of `each` in it; of rows with equal `distinct`, one."""
+    """The first k rows of each window, or of each combination of `each` in it; of rows with equal `distinct`, one.
+
+    With `skip`, the k rows after the first few.
+    """
     names = [expr.name for expr in each]
     if _independent(below, window) and all(isinstance(expr, Column) for expr in each) and not {*names} & {*dict(keys)}:
         # Grid windows do not depend on their rows, so rows may be brought together by these columns.
         keys, each = (*keys, *zip(names, each, strict=True)), ()
     directions = descending if isinstance(descending, bool) else tuple(descending)
-    return Top(below, keys, window, k, tuple(by), directions, tuple(each), tuple(distinct), policy=policy)
+    return Top(below, keys, window, k, tuple(by), directions, tuple(each), tuple(distinct), skip, policy=policy)
 
 
 def ranked_node(

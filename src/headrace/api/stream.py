@@ -305,10 +305,10 @@ class Stream(Hinting):
     @shows_options(OverOptions)
     def over(
         self, *, rows: int | None = None, range: DurationLike | None = None, slide: Slide | None = None,
-        active: bool = False, **policy: Unpack[OverOptions],
+        peers: bool = False, active: bool = False, **policy: Unpack[OverOptions],
     ) -> Framed:  # fmt: skip
         """For each event, the events before it and itself; see `Grouped.over`."""
-        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, active=active, **policy)
+        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, peers=peers, active=active, **policy)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
@@ -316,9 +316,11 @@ class Stream(Hinting):
         """The matches of a pattern; see `Grouped.match`."""
         return Grouped(self, ()).match(pattern, rows=rows, transitions=transitions, **measures)
 
-    def top(self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True) -> Stream:
+    def top(
+        self, k: int, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = True, skip: int = 0
+    ) -> Stream:
         """At every instant, the first k of the events alive, ordered by `by`; see `Windowed.top`."""
-        return Grouped(self, ()).top(k, by, descending=descending)
+        return Grouped(self, ()).top(k, by, descending=descending, skip=skip)
 
     def final(self) -> Stream:
         """Hold back each event until it is final."""

@@ -193,11 +193,11 @@ def _tuples_or_time(value: Any, what: str) -> Tuples | Time:
     )
 
 
-def frame(rows: int | None, range: DurationLike | None, slide: Slide | None) -> Frame:
+def frame(rows: int | None, range: DurationLike | None, slide: Slide | None, *, peers: bool = False) -> Frame:
     """The frame of `over`: a number of rows, a duration, or all. With a duration, a plain number slides by ticks."""
     span = None if range is None else duration(range)
-    if slide is None:
-        return Frame(rows, span)
+    if slide is None or peers:
+        return Frame(rows, span, None if slide is None else _every(slide), peers)
     if span is not None and isinstance(slide, int) and not isinstance(slide, bool):
         return Frame(rows, span, Time(slide))
     return Frame(rows, span, _every(slide))

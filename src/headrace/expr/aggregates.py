@@ -16,6 +16,7 @@ import numpy as np
 from headrace.errors import ExpressionError, nearest
 from headrace.expr.nodes import Bound, Case, Column, Expr, Literal, Value, as_expr
 from headrace.schema import Schema, Type
+from headrace.types import DIGITS
 
 __all__ = [
     "AGGREGATES",
@@ -86,11 +87,16 @@ def _of_any(gives: Callable[[Type], Type], *parameters: Callable[[Any], Paramete
 
 
 def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
-    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, parameters)
+    takes = "whole numbers, FLOAT and DOUBLE; a DECIMAL is cast to DOUBLE first"
+    return Aggregation(takes, lambda kind: kind.is_integer or kind.is_floating, gives, parameters)
 
 
 def _of_sums(gives: Callable[[Type], Type]) -> Aggregation:
     return replace(_of_numbers(gives), adds_up=True)
+
+
+def _of_exact_sums(gives: Callable[[Type], Type]) -> Aggregation:
+    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, adds_up=True)
 
 
 def _itself(type: Type) -> Type:
@@ -105,14 +111,20 @@ def _double(_: Type) -> Type:
     return Type.DOUBLE
 
 
+def _sum(type: Type) -> Type:
+    if type.is_decimal:
+        return Type.DECIMAL(DIGITS, type.scale)
+    return Type.LONG if type.is_integer else Type.DOUBLE
+
+
 def _list(type: Type) -> Type:
     return type.array
 
 
 AGGREGATES: Mapping[str, Aggregation] = {
     "count": Aggregation("anything", lambda _: True, _long, adds_up=True),
-    "sum": _of_sums(lambda kind: Type.LONG if kind.is_integer else Type.DOUBLE),
-    "avg": _of_sums(_double),
+    "sum": _of_exact_sums(_sum),
+    "avg": _of_exact_sums(_double),
     "var": _of_sums(_double),
     "stddev": _of_sums(_double),
     "min": _of_any(_itself),
@@ -224,7 +236,7 @@ def count(argument: Value = None, *, where: Expr | None = None) -> AggregateCall
 
 
 def sum(argument: Value, *, where: Expr | None = None) -> AggregateCall:
-    """The sum: LONG of whole numbers, DOUBLE of others."""
+    """The sum: LONG of whole numbers, DECIMAL(38,s) of DECIMAL(p,s), DOUBLE of others."""
     return _aggregate("sum", argument, where)
 
 

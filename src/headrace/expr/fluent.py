@@ -117,7 +117,8 @@ class Fluent:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # copy, pickle and inspection look these up and expect an AttributeError
             raise AttributeError(name)
-        known = sorted([*(method for method in vars(Fluent) if method[0] != "_"), "alias", "cast", "nullif"])
+        further = ("alias", "cast", "is_distinct_from", "is_not_distinct_from", "nullif")
+        known = sorted([*(method for method in vars(Fluent) if method[0] != "_"), *further])
         raise UnknownMethod.of(name, str(self), known, EXPRESSION)
 
     def _swapped(self, function: str, other: Value) -> Expr:
@@ -130,6 +131,18 @@ class Fluent:
 
     def is_not_null(self) -> Expr:
         return self._call("is_not_null")
+
+    def is_true(self) -> Expr:
+        """True where this is; false where it is false or NULL."""
+        return (self & True).coalesce(False)
+
+    def is_false(self) -> Expr:
+        """True where this is false; false where it is true or NULL."""
+        return (~self).coalesce(False)
+
+    def is_unknown(self) -> Expr:
+        """True where this condition is NULL."""
+        return (self & True).is_null()
 
     def between(self, low: Value, high: Value) -> Expr:
         """True from `low` to `high`, both included."""
@@ -156,6 +169,10 @@ class Fluent:
     def like(self, pattern: Value) -> Expr:
         """SQL's LIKE on the entire text: `%` matches any run, `_` any one character; a backslash escapes either."""
         return self._call("like", pattern)
+
+    def ilike(self, pattern: str) -> Expr:
+        """LIKE without regard to upper and lower case."""
+        return self.lower().like(pattern.lower())
 
     def rlike(self, pattern: Value) -> Expr:
         """True if the regular expression is found anywhere in the text."""

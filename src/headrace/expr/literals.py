@@ -6,6 +6,7 @@ passed on only if it matches. Leading and trailing spaces are allowed.
 
 from __future__ import annotations
 
+import decimal
 import re
 from datetime import UTC, date, datetime
 from typing import Any
@@ -15,15 +16,23 @@ import numpy as np
 from headrace.errors import ExpressionError
 from headrace.schema import Type
 
-__all__ = ["DATETIME_PARTS", "DATETIME_STRFTIME", "Plain", "is_instant", "plain_value", "text_pattern"]
+__all__ = [
+    "DATETIME_PARTS", "DATETIME_STRFTIME", "TRUTHS", "UNTRUTHS", "Plain", "is_date", "is_instant", "plain_value",
+    "text_pattern",
+]  # fmt: skip
 
 #: The values of columns.
-Plain = bool | int | float | str | datetime | None
+Plain = bool | int | float | decimal.Decimal | str | date | datetime | None
 
 _YEAR = r"(?:000[1-9]|00[1-9][0-9]|0[1-9][0-9][0-9]|[1-9][0-9][0-9][0-9])"
 _DATE = rf"{_YEAR}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
 _TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
 _ZONE = r"Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9]"
+#: A DECIMAL has at most 38 digits on either side of the point.
+_DECIMAL = r"[+-]?(?:[0-9]{1,38}(?:\.[0-9]{0,38})?|\.[0-9]{1,38})"
+#: The texts of truth values, as PostgreSQL reads them, in any case.
+TRUTHS = ("true", "t", "yes", "y", "on", "1")
+UNTRUTHS = ("false", "f", "no", "n", "off", "0")
 _INTEGER = r"[+-]?[0-9]+"
 _REAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,5})?"
 
@@ -41,8 +50,12 @@ def text_pattern(type: Type) -> str:
         body = _INTEGER
     elif type.is_floating:
         body = _REAL
+    elif type.is_decimal:
+        body = _DECIMAL
+    elif type is Type.DATE:
+        body = _DATE
     elif type == Type.BOOLEAN:
-        body = "[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
+        body = "(?i:" + "|".join((*TRUTHS, *UNTRUTHS)) + ")"
     else:
         body = rf"{_DATE}(?:[T ]{_TIME}(?:{_ZONE})?)?"
     return rf"\A *(?:{body}) *\z"
@@ -51,6 +64,11 @@ def text_pattern(type: Type) -> str:
 def is_instant(text: str) -> bool:
     """Whether a text is a DATETIME, as casts read it."""
     return re.fullmatch(text_pattern(Type.DATETIME).removesuffix(r"\z"), text) is not None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a DATE, as casts read it."""
+    return re.fullmatch(text_pattern(Type.DATE).removesuffix(r"\z"), text) is not None
 
 
 def plain_value(value: Any) -> Plain:
@@ -63,12 +81,10 @@ def plain_value(value: Any) -> Plain:
         raise ExpressionError("this number does not fit in 64 bits", given=value, allowed=f"{-(2**63)} to {2**63 - 1}")
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float, str, date, decimal.Decimal)):
         return value
     raise ExpressionError(
         "this is not a value of a column",
         given=value,
-        allowed="None, bool, int, float, str, date, datetime, timedelta",
+        allowed="None, bool, int, float, Decimal, str, date, datetime, timedelta",
     )

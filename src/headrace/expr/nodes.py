@@ -11,22 +11,26 @@ built or typed.
 
 from __future__ import annotations
 
+import decimal
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import NoReturn
 
 from headrace.errors import ExpressionError, UnknownColumn
+from headrace.expr.beside import as_read, as_type, resolved
+from headrace.expr.decimals import ON_EXACT, exact_decimal, literal_decimal
 from headrace.expr.fluent import Fluent
-from headrace.expr.literals import Plain, is_instant, plain_value
-from headrace.expr.signatures import castable, common, lookup
+from headrace.expr.literals import Plain, plain_value
+from headrace.expr.signatures import castable, common, lookup, widens
 from headrace.schema import Schema, Type
-from headrace.time import duration, format_duration, ticks
+from headrace.time import duration, format_duration
 
 __all__ = [
-    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Value", "as_expr", "col",
-    "column_or_value", "lit",
+    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Months", "Value",
+    "as_expr", "col", "column_or_value", "lit",
 ]  # fmt: skip
 
 _INFIX = {
@@ -37,23 +41,8 @@ _INFIX = {
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 #: Functions of durations that give durations.
 _KEEPS_UNIT = frozenset(
-    (
-        "add",
-        "subtract",
-        "multiply",
-        "modulo",
-        "negate",
-        "abs",
-        "coalesce",
-        "greatest",
-        "least",
-        "floor",
-        "ceil",
-        "round",
-    )
+    "add subtract multiply modulo negate abs coalesce greatest least floor ceil round".split()  # noqa: SIM905 - in a line
 )
-#: Functions that take a text beside a DATETIME as a DATETIME, and beside a duration as a duration.
-_COMPARING = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isin", "coalesce", "greatest", "least"))
 
 
 class Expr(Fluent):
@@ -105,6 +94,14 @@ class Expr(Fluent):
         """NULL where this equals `other`."""
         return Case(((self == other, Literal(None)),), self)
 
+    def is_distinct_from(self, other: Value) -> Expr:
+        """Whether two values differ, where NULL equals NULL."""
+        return ~self.is_not_distinct_from(other)
+
+    def is_not_distinct_from(self, other: Value) -> Expr:
+        """Whether two values are the same, where NULL equals NULL."""
+        return (self == other).coalesce(self.is_null() & as_expr(other).is_null())
+
     def _call(self, function: str, *args: Value) -> Expr:
         return Call(function, (self, *map(as_expr, args)))
 
@@ -115,7 +112,7 @@ class Expr(Fluent):
         return str(self)
 
 
-#: What an expression may be made of: a `date` is its midnight in UTC, a `timedelta` a number of ticks.
+#: What an expression may be made of; a `timedelta` is a number of ticks.
 Value = Expr | Plain | date | timedelta
 
 
@@ -148,13 +145,51 @@ class Bound:
         passes = self.node.function in _KEEPS_UNIT and any(arg.is_duration for arg in self.args)
         return passes or self.node.function == "time_diff"
 
+    @property
+    def is_plain(self) -> bool:
+        """A value that is the same in every row."""
+        return isinstance(self.node, Literal)
+
+    @property
+    def text(self) -> str:
+        """The value of a text that is the same in every row."""
+        assert isinstance(self.node, Literal)
+        return str(self.node.value)
+
+    @property
+    def ticks(self) -> int:
+        """The length of a duration that is the same in every row."""
+        assert isinstance(self.node, Duration)
+        return self.node.value
+
+    @property
+    def exact(self) -> decimal.Decimal | None:
+        """The decimal that a plain number is, or that is computed from plain numbers."""
+        if isinstance(self.node, Literal):
+            return None if isinstance(self.node, Duration) else exact_decimal(self.node.value)
+        if not isinstance(self.node, Call) or self.node.function not in ON_EXACT:
+            return None
+        known = [value for arg in self.args if (value := arg.exact) is not None]
+        return ON_EXACT[self.node.function](*known) if len(known) == len(self.args) else None
+
+    @staticmethod
+    def of(value: Value) -> Bound:
+        """A value that is the same in every row."""
+        return as_expr(value).bind(_NO_COLUMNS)
+
+    def negated(self) -> Bound:
+        """The number with the other sign."""
+        if isinstance(self.node, Duration):
+            return Bound(Duration(-self.node.value), Type.LONG)
+        return Call("negate", (_Typed(self),)).bind(_NO_COLUMNS)
+
     def widened(self, type: Type) -> Bound:
         """The same value as `type`."""
         if self.type == type or self.untyped or (self.type.is_text and type.is_text):
             return Bound(self.node, type, self.args)
-        if isinstance(self.node, Literal):
-            value = float(self.node.value) if type.is_floating else self.node.value  # type: ignore[arg-type]
-            return Bound(Literal(value), type)
+        fits = not type.is_decimal or widens(self.type, type)
+        if isinstance(self.node, Literal) and fits:
+            return Bound(Literal(as_type(self.node.value, type)), type)
         return Bound(Cast(self.node, type), type, (self,))
 
 
@@ -208,7 +243,11 @@ class Literal(Expr):
             return Type.INT if -(2**31) <= self.value < 2**31 else Type.LONG
         if isinstance(self.value, float):
             return Type.DOUBLE
-        return Type.DATETIME if isinstance(self.value, datetime) else Type.STRING
+        if isinstance(self.value, decimal.Decimal):
+            return literal_decimal(self.value)
+        if isinstance(self.value, date):
+            return Type.DATETIME if isinstance(self.value, datetime) else Type.DATE
+        return Type.STRING
 
     def __str__(self) -> str:
         value = self.value
@@ -218,6 +257,8 @@ class Literal(Expr):
             return "'" + value.replace("'", "''") + "'"
         if isinstance(value, datetime):
             return f"DATETIME '{value.replace(tzinfo=None).isoformat()}'"
+        if isinstance(value, (date, decimal.Decimal)):
+            return f"DATE '{value}'" if isinstance(value, date) else f"DECIMAL '{value:f}'"
         return repr(value) if not isinstance(value, float) or math.isfinite(value) else f"DOUBLE '{value}'"
 
 
@@ -233,6 +274,24 @@ class Duration(Literal):
 
     def __str__(self) -> str:
         return format_duration(self.value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Months(Literal):
+    """A number of months, which have no fixed length: they can only move a DATE or DATETIME."""
+
+    value: int
+
+    def bind(self, schema: Schema) -> NoReturn:  # noqa: ARG002 - it is taken before
+        raise ExpressionError(
+            "months and years differ in length, so they have no number of ticks",
+            given=str(self),
+            allowed="added to, or subtracted from, a DATE or DATETIME",
+            instead="INTERVAL '30' DAY",
+        )
+
+    def __str__(self) -> str:
+        return f"INTERVAL '{self.value}' MONTH"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -282,7 +341,7 @@ class Cast(Expr):
             raise ExpressionError(
                 f"{self} turns {child.type.value} into {self.to.value}, which has no one meaning on every engine",
                 given=f"{child.type.value} to {self.to.value}",
-                allowed="numbers, BOOLEAN and text into one another, LONG into DATETIME and back, DATETIME into text; "
+                allowed="numbers, BOOLEAN and text to one another, LONG and DATE to DATETIME and back, times to text; "
                 "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
                 instead=f"(...).cast('LONG').cast('{self.to.value}')",
             )
@@ -325,9 +384,19 @@ class Call(Expr):
         return Call(self.function, tuple(children))
 
     def bind(self, schema: Schema) -> Bound:
-        node, args = _with_dates(self, [arg.bind(schema) for arg in self.args])
-        signature = lookup(node.function).rule(self, [None if arg.untyped else arg.type for arg in args])
+        if self.function in ("add", "subtract") and any(isinstance(arg, Months) for arg in self.args):
+            return self._moved_by_months().bind(schema)
+        node, args = resolved(self, [arg.bind(schema) for arg in self.args])
+        signature = lookup(node.function).rule(node, [None if arg.untyped else arg.type for arg in args])
         return Bound(node, signature.result, tuple(map(Bound.widened, args, signature.operands)))
+
+    def _moved_by_months(self) -> Expr:
+        left, right = self.args
+        if isinstance(left, Months) and self.function == "add":
+            left, right = right, left
+        if not isinstance(right, Months):
+            return right  # whose binding tells what is wrong
+        return Call("shift_months", (left, Literal(right.value if self.function == "add" else -right.value)))
 
     def __str__(self) -> str:
         if self.function in _INFIX:
@@ -357,7 +426,7 @@ class Case(Expr):
                 raise ExpressionError(
                     f"the condition {condition.node} is {condition.type.value}", given=str(self), allowed="BOOLEAN"
                 )
-        values = _read_texts([*parts[1::2], parts[-1]])
+        values = as_read([*parts[1::2], parts[-1]])
         parts = [*(part for pair in zip(parts[:-1:2], values[:-1], strict=True) for part in pair), values[-1]]
         wide = common(self, [None if value.untyped else value.type for value in values]) or Type.STRING
         last = len(parts) - 1
@@ -394,41 +463,6 @@ def column_or_value(value: Value) -> Expr:
     return Named(value) if isinstance(value, str) else as_expr(value)
 
 
-# --- dates and durations --------------------------------------------------------------------------------------------
-
-
-def _with_dates(call: Call, args: list[Bound]) -> tuple[Call, list[Bound]]:
-    """The call that computes with dates, where arguments are dates: the types are known only now."""
-    if call.function in _COMPARING:
-        return call, _read_texts(args)
-    if call.function not in ("add", "subtract"):
-        return call, args
-    if not any(arg.type == Type.DATETIME for arg in args):
-        return call, _read_texts(args)
-    left, right = (_read_text(arg) if arg.is_text else arg for arg in args)
-    adds = call.function == "add"
-    if adds and left.is_duration:
-        left, right = right, left
-    if left.type == Type.DATETIME and right.is_duration:
-        return Call("shift_time", call.args), [left, right if adds else _negated(right)]
-    if left.type == right.type == Type.DATETIME and not adds:
-        return Call("time_diff", call.args), [left, right]
-    if left.type.is_numeric or right.type.is_numeric:
-        raise ExpressionError(
-            f"{call}: a number beside a DATETIME has no unit",
-            given=", ".join(arg.type.value for arg in args),
-            allowed="timedelta(...), a text such as '10 min', the difference of two DATETIMEs",
-            instead="col('ts') + col('n') * timedelta(seconds=1)",
-        )
-    return call, args
-
-
-def _negated(duration: Bound) -> Bound:
-    if isinstance(duration.node, Duration):
-        return Bound(Duration(-duration.node.value), Type.LONG)
-    return Call("negate", (_Typed(duration),)).bind(_NO_COLUMNS)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class _Typed(Expr):
     """An argument that is bound already."""
@@ -443,46 +477,6 @@ class _Typed(Expr):
 
 
 _NO_COLUMNS = Schema(())
-
-
-def _read_texts(args: list[Bound]) -> list[Bound]:
-    """Texts beside DATETIMEs as DATETIMEs, and beside durations as durations."""
-    if not any(arg.is_text for arg in args):
-        return args
-    if any(arg.type == Type.DATETIME for arg in args):
-        return [_read_instant(arg) if arg.is_text else arg for arg in args]
-    if any(arg.is_duration for arg in args):
-        return [_read_duration(arg) if arg.is_text else arg for arg in args]
-    return args
-
-
-def _read_text(arg: Bound) -> Bound:
-    """A text that is added or subtracted: a DATETIME if it looks like one, else a duration."""
-    return _read_instant(arg) if is_instant(_text_of(arg)) else _read_duration(arg)
-
-
-def _text_of(arg: Bound) -> str:
-    assert isinstance(arg.node, Literal)
-    return str(arg.node.value)
-
-
-def _read_instant(arg: Bound) -> Bound:
-    text = _text_of(arg)
-    if not is_instant(text):
-        raise ExpressionError(
-            "this text beside a DATETIME is not one",
-            given=text,
-            allowed="a date, and perhaps a time and a zone",
-            instead="'2024-05-01' or '2024-05-01T12:00:00Z'",
-        )
-    return Literal(_EPOCH + timedelta(microseconds=ticks(text.strip()))).bind(_NO_COLUMNS)
-
-
-def _read_duration(arg: Bound) -> Bound:
-    return Duration(duration(_text_of(arg))).bind(_NO_COLUMNS)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _quoted(name: str) -> str:

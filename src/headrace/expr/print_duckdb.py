@@ -24,11 +24,14 @@ from headrace.expr.printer import (
     op,
     plain,
     power,
+    rounded_decimal,
     shifted_bits,
+    shifted_date,
     shifted_time,
     text,
     when,
     whole,
+    within_years,
 )
 from headrace.schema import Type
 
@@ -37,10 +40,18 @@ __all__ = ["DuckDBPrinter"]
 
 def _arithmetic(kind: type[exp.Binary]) -> Build:
     def build(bound: Bound, a: Node, b: Node) -> Node:
+        if bound.type.is_decimal:
+            return _of_decimals(kind, bound, a, b)
         value = op(kind, a, b)
         return value if bound.type.is_floating else fn("try", value)
 
     return build
+
+
+def _of_decimals(kind: type[exp.Binary], bound: Bound, a: Node, b: Node) -> Node:
+    """Computed with 38 digits: DuckDB gives a result of two short decimals no more than 18."""
+    wide = exp.Cast(this=a, to=exp.DataType.build(f"DECIMAL(38,{bound.args[0].type.scale})"))
+    return rounded_decimal(bound, fn("try", op(kind, wide, b)))
 
 
 def _modulo(bound: Bound, a: Node, b: Node) -> Node:
@@ -50,7 +61,8 @@ def _modulo(bound: Bound, a: Node, b: Node) -> Node:
 
 
 def _negate(bound: Bound, a: Node) -> Node:
-    return exp.Paren(this=exp.Neg(this=a)) if bound.type.is_floating else fn("try", op(exp.Sub, number(0), a))
+    exact = bound.type.is_floating or bound.type.is_decimal
+    return exp.Paren(this=exp.Neg(this=a)) if exact else fn("try", op(exp.Sub, number(0), a))
 
 
 def _abs(bound: Bound, a: Node) -> Node:
@@ -62,7 +74,24 @@ def _divide(_: Bound, a: Node, b: Node) -> Node:
 
 
 def _whole(name: str) -> Build:
-    return lambda bound, a: fn(name, a) if bound.type.is_floating else a
+    def build(bound: Bound, a: Node) -> Node:
+        if bound.type.is_decimal:
+            return rounded_decimal(bound, fn(name, a))
+        return fn(name, a) if bound.type.is_floating else a
+
+    return build
+
+
+_FIRST = exp.Cast(this=text("1970-01-01"), to=exp.DataType.build("DATE"))
+
+
+def _shift_months(bound: Bound, a: Node, months: Node) -> Node:
+    """Moved as a TIMESTAMP, which any type of date becomes here."""
+    if bound.type is Type.DATE:
+        start = exp.Cast(this=a, to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
+        moved = within_years(op(exp.Add, start, fn("to_months", months)))
+        return exp.Cast(this=moved, to=exp.DataType.build("DATE"))
+    return fn("make_timestamptz", fn("epoch_us", within_years(op(exp.Add, _utc(a), fn("to_months", months)))))
 
 
 def _sign(_: Bound, a: Node) -> Node:
@@ -170,6 +199,13 @@ class DuckDBPrinter(Printer):
         "day_of_year": _part("dayofyear"),
         "epoch": _epoch,
         "time_diff": lambda _, a, b: fn("try", op(exp.Sub, fn("epoch_us", a), fn("epoch_us", b))),
+        "shift_date": shifted_date(
+            lambda day: op(exp.Sub, day, _FIRST),
+            lambda _, days, count: fn("try", op(exp.Add, days, count)),
+            lambda days: op(exp.Add, _FIRST, days),
+        ),
+        "shift_months": _shift_months,
+        "days_between": lambda _, a, b: exp.Cast(this=op(exp.Sub, a, b), to=exp.DataType.build("INT")),
         "shift_time": shifted_time(
             lambda _, a, ticks: fn("try", op(exp.Add, fn("epoch_us", a), ticks)), plain("make_timestamptz")
         ),
@@ -188,6 +224,20 @@ class DuckDBPrinter(Printer):
     def to_float(self, value: Node) -> Node:
         infinite = when(op(exp.GT, value, number(0)), double(math.inf), op(exp.LT, value, number(0)), double(-math.inf))
         return fn("coalesce", self.attempted(value, Type.FLOAT), self.typed(infinite, Type.FLOAT))
+
+    def date_cast(self, value: Node, source: Type, target: Type) -> Node:
+        return self.typed(_utc(value) if source is Type.DATETIME else value, target)
+
+    def decimal_cast(self, value: Node, source: Type, target: Type) -> Node:
+        if target is Type.DOUBLE:  # through text, which is read to the nearest
+            return self.typed(self.typed(value, Type.STRING), target)
+        if target.is_text and source.precision == source.scale:  # written without the zero in front of the point
+            return fn("regexp_replace", self.typed(value, target), text(r"^(-?)\."), text(r"\1" + "0."))
+        if source.is_floating:
+            return self.attempted(self.typed(value, Type.STRING), target)
+        if target.is_integer:
+            return self.attempted(fn("trunc", value), target)
+        return super().decimal_cast(value, source, target)
 
     def to_ticks(self, value: Node) -> Node:
         return fn("epoch_us", value)

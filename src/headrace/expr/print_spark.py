@@ -27,10 +27,13 @@ from headrace.expr.printer import (
     op,
     plain,
     power,
+    rounded_decimal,
     shifted_bits,
+    shifted_date,
     shifted_time,
     text,
     when,
+    within_years,
 )
 from headrace.schema import Type
 
@@ -56,11 +59,26 @@ def _zero(bound: Bound) -> Node:
 
 
 def _negate(bound: Bound, a: Node) -> Node:
-    return exp.Paren(this=exp.Neg(this=a)) if bound.type.is_floating else fn("try_subtract", _zero(bound), a)
+    exact = bound.type.is_floating or bound.type.is_decimal
+    return exp.Paren(this=exp.Neg(this=a)) if exact else fn("try_subtract", _zero(bound), a)
+
+
+def _arithmetic(name: str) -> Build:
+    def build(bound: Bound, a: Node, b: Node) -> Node:
+        value = fn(name, a, b)
+        return rounded_decimal(bound, value) if bound.type.is_decimal else value
+
+    return build
+
+
+def _shift_months(bound: Bound, a: Node, months: Node) -> Node:
+    if bound.type is Type.DATE:
+        return within_years(fn("add_months", a, months))
+    return within_years(fn("timestampadd", exp.Var(this="MONTH"), months, a))
 
 
 def _abs(bound: Bound, a: Node) -> Node:
-    if bound.type.is_floating:
+    if bound.type.is_floating or bound.type.is_decimal:
         return fn("abs", a)
     return when(op(exp.LT, a, _zero(bound)), fn("try_subtract", _zero(bound), a), a)
 
@@ -69,6 +87,8 @@ def _whole(name: str) -> Build:
     """`floor` and `ceil` return BIGINT; a number too large for decimals stays unchanged."""
 
     def build(bound: Bound, a: Node) -> Node:
+        if bound.type.is_decimal:
+            return rounded_decimal(bound, fn(name, a))
         if bound.type.is_integer:
             return a
         whole = exp.Cast(this=fn(name, a), to=exp.DataType.build("DOUBLE"))
@@ -116,9 +136,9 @@ class SparkPrinter(Printer):
     dialect = "spark"
     functions: ClassVar[Mapping[str, Build]] = {
         **SHARED,
-        "add": plain("try_add"),
-        "subtract": plain("try_subtract"),
-        "multiply": plain("try_multiply"),
+        "add": _arithmetic("try_add"),
+        "subtract": _arithmetic("try_subtract"),
+        "multiply": _arithmetic("try_multiply"),
         "divide": plain("try_divide"),
         "floor_divide": floor_divide(plain("try_divide"), _whole("floor"), _negate, plain("try_mod")),
         "modulo": plain("try_mod"),
@@ -152,6 +172,13 @@ class SparkPrinter(Printer):
         "day_of_year": plain("dayofyear"),
         "epoch": plain("unix_seconds"),
         "time_diff": lambda _, a, b: fn("try_subtract", fn("unix_micros", a), fn("unix_micros", b)),
+        "shift_date": shifted_date(
+            lambda day: fn("unix_date", day),
+            lambda _, days, count: fn("try_add", days, count),
+            lambda days: fn("date_from_unix_date", days),
+        ),
+        "shift_months": _shift_months,
+        "days_between": plain("datediff"),
         "shift_time": shifted_time(
             lambda _, a, ticks: fn("try_add", fn("unix_micros", a), ticks), plain("timestamp_micros")
         ),

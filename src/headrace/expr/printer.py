@@ -7,18 +7,19 @@ is built and not parsed. An argument may be printed more than once where an engi
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import reduce
 from typing import ClassVar
 
 from sqlglot import exp
 
 from headrace.errors import ExpressionError
-from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.arrow.dates import DAY, FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.numbers import DEGREE, EXACT
-from headrace.expr.literals import text_pattern
+from headrace.expr.literals import TRUTHS, UNTRUTHS, text_pattern
 from headrace.expr.nodes import Bound, Call, Case, Cast, Column, Literal
 from headrace.expr.python import UdfCall
 from headrace.expr.signatures import REGISTERED, widens
@@ -26,8 +27,25 @@ from headrace.schema import Type
 from headrace.time import ticks
 
 __all__ = [
-    "SHARED", "Build", "Node", "Printer", "double", "floor_divide", "fn", "number", "op", "plain", "power",
-    "shifted_bits", "shifted_time", "text", "when", "whole",
+    "SHARED",
+    "Build",
+    "Node",
+    "Printer",
+    "double",
+    "floor_divide",
+    "fn",
+    "number",
+    "op",
+    "plain",
+    "power",
+    "rounded_decimal",
+    "shifted_bits",
+    "shifted_date",
+    "shifted_time",
+    "text",
+    "when",
+    "whole",
+    "within_years",
 ]  # fmt: skip
 
 Node = exp.Expression
@@ -111,6 +129,24 @@ def shifted_time(moved: Build, from_ticks: Build) -> Build:
     return build
 
 
+def shifted_date(days: Callable[[Node], Node], moved: Build, from_days: Callable[[Node], Node]) -> Build:
+    """A DATE moved by days, NULL outside of the years 1 to 9999."""
+
+    def build(bound: Bound, day: Node, count: Node) -> Node:
+        number_of_day = moved(bound, days(day), count)
+        first, last = whole(FIRST_DAY // DAY), whole(LAST_TICK // DAY)
+        inside = op(exp.And, op(exp.GTE, number_of_day, first), op(exp.LTE, number_of_day, last))
+        return when(inside, from_days(exp.Cast(this=number_of_day, to=exp.DataType.build("INT"))))
+
+    return build
+
+
+def within_years(moved: Node) -> Node:
+    """A date if its year has four digits, else NULL."""
+    year = fn("year", moved)
+    return when(op(exp.And, op(exp.GTE, year, number(1)), op(exp.LTE, year, number(9999))), moved)
+
+
 def floor_divide(divide: Build, floor: Build, negate: Build, modulo: Build) -> Build:
     """A quotient rounded down; engines divide whole numbers toward zero, and fail at the least number by -1."""
 
@@ -147,8 +183,15 @@ def _like(_: Bound, value: Node, pattern: Node) -> Node:
     return exp.Paren(this=exp.Escape(this=exp.Like(this=value, expression=pattern), expression=text("\\")))
 
 
+def rounded_decimal(bound: Bound, value: Node) -> Node:
+    """A decimal as the type of the result: a cast rounds halves away from zero."""
+    return exp.TryCast(this=value, to=exp.DataType.build(bound.type.value), safe=True)
+
+
 def _round(bound: Bound, value: Node, _: Node) -> Node:
     """The formula of the Arrow kernel, step by step."""
+    if bound.type.is_decimal:
+        return rounded_decimal(bound, value)
     if bound.type.is_integer:
         return value
     digits = bound.args[1].node
@@ -288,6 +331,8 @@ class Printer:
             return exp.true() if value else exp.false()
         if isinstance(value, datetime):
             return self.from_ticks(self.literal(ticks(value), Type.LONG))
+        if isinstance(value, (date, decimal.Decimal)):
+            return self.typed(text(str(value) if isinstance(value, date) else f"{value:f}"), type)
         if isinstance(value, int):
             if abs(value) < 2**31:
                 return number(value) if type == Type.INT else self.typed(number(value), type)
@@ -300,8 +345,12 @@ class Printer:
         """`value` of `source` as `target`, NULL where there is no counterpart."""
         if source.is_text:
             return self.from_text(value, target)
+        if Type.DATE in (source, target):
+            return self.date_cast(value, source, target)
         if Type.DATETIME in (source, target):
             return self.time_cast(value, source, target)
+        if source.is_decimal or target.is_decimal:
+            return self.decimal_cast(value, source, target)
         if target == Type.BOOLEAN:
             return op(exp.NEQ, value, number(0))
         if source.is_floating and target.is_integer:
@@ -314,9 +363,29 @@ class Printer:
     def from_text(self, value: Node, target: Type) -> Node:
         """A text that fits the pattern of the type, read by the engine."""
         fitting = self.matched(value, text_pattern(target))
+        if target is Type.BOOLEAN:
+            word = fn("lower", fn("trim", fitting))
+            known = (exp.In(this=word, expressions=[text(one) for one in words]) for words in (TRUTHS, UNTRUTHS))
+            return when(next(known), exp.true(), next(known), exp.false())
         if target == Type.FLOAT:
             return self.to_float(self.attempted(fitting, Type.DOUBLE))
         return self.attempted(fitting, target)
+
+    def date_cast(self, value: Node, source: Type, target: Type) -> Node:  # noqa: ARG002 - engines differ in it
+        """Between DATE and DATETIME, in a session of UTC, or DATE as text."""
+        return self.typed(value, target)
+
+    def decimal_cast(self, value: Node, source: Type, target: Type) -> Node:
+        """Between DECIMAL and other types but text."""
+        if target is Type.BOOLEAN:
+            return op(exp.NEQ, value, number(0))
+        if target is Type.FLOAT:
+            return self.to_float(self.decimal_cast(value, source, Type.DOUBLE))
+        if target.is_text:
+            return self.typed(value, target)
+        if source is Type.BOOLEAN:
+            return self.attempted(self.typed(value, Type.INT), target)
+        return self.attempted(value, target)
 
     def time_cast(self, value: Node, source: Type, target: Type) -> Node:
         """Between ticks and DATETIME, or DATETIME as text, within the years 1 to 9999."""

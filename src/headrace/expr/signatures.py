@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.errors import ExpressionError, nearest
+from headrace.expr.decimals import common_decimal, product_type, rounded_type, sum_type
 from headrace.expr.json_path import json_steps
 from headrace.expr.patterns import check_like, check_regex
 from headrace.schema import Type
@@ -33,6 +34,8 @@ Types = Sequence[Type | None]
 WIDTH = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE)
 UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 DIGITS = 15
+#: The most decimals of a DECIMAL that a FLOAT or DOUBLE can be cast to.
+FLOAT_SCALE = 18
 JSON_KINDS = ("value", "object", "array", "scalar")
 #: Functions that SQL engines compute in other ways: a history registers functions of ours.
 REGISTERED = frozenset(
@@ -72,16 +75,27 @@ def common(text: object, types: Types) -> Type | None:
         instead = "a function of your own, which may take lists: @hr.udf"
         raise _misfit(text, types, "single values; a list is passed on as it is", instead)
     if all(t.is_numeric for t in known):
-        return max(known, key=WIDTH.index)
+        return _widest(known)
     if all(t.is_text for t in known):
         return known[0] if len(set(known)) == 1 else Type.STRING
     if len(set(known)) == 1:
         return known[0]
-    raise _misfit(text, types, "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATETIME with DATETIME")
+    if set(known) == {Type.DATE, Type.DATETIME}:
+        return Type.DATETIME
+    allowed = "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATE and DATETIME with one another"
+    raise _misfit(text, types, allowed)
+
+
+def _widest(known: Sequence[Type]) -> Type:
+    if not any(t.is_decimal for t in known):
+        return max(known, key=WIDTH.index)
+    return Type.DOUBLE if any(t.is_floating for t in known) else common_decimal(known)
 
 
 def widens(source: Type, target: Type) -> bool:
     """Whether every number of `source` is also one of `target`, exactly."""
+    if source.is_decimal or target.is_decimal:
+        return not source.is_floating and target.is_decimal and common_decimal((source, target)) is target
     if source.is_integer and target.is_floating:
         return source in (Type.BYTE, Type.SHORT) or (source, target) == (Type.INT, Type.DOUBLE)
     return source.is_numeric and target.is_numeric and WIDTH.index(source) <= WIDTH.index(target)
@@ -97,9 +111,11 @@ def castable(source: Type, target: Type) -> bool:
         return True
     if target.is_text:
         return not source.is_floating
+    if Type.DATE in (source, target):
+        return Type.DATETIME in (source, target)
     if Type.DATETIME in (source, target):
         return (source, target) == (Type.DATETIME, Type.LONG) or source.is_integer
-    return True
+    return not (source.is_floating and target.is_decimal) or target.scale <= FLOAT_SCALE
 
 
 def _misfit(text: object, types: Types, allowed: str, instead: str = "") -> ExpressionError:
@@ -120,12 +136,24 @@ def _numbers(text: object, types: Types) -> Type:
 
 
 def _at_least_int(type: Type) -> Type:
-    return max(type, Type.INT, key=WIDTH.index)
+    return type if type.is_decimal else max(type, Type.INT, key=WIDTH.index)
 
 
 def _arithmetic(text: object, types: Types) -> Signature:
     wide = _at_least_int(_numbers(text, types))
+    if wide.is_decimal and len(types) == 2:
+        return _of_decimals(text, [wide if t is None else t for t in types])
     return Signature((wide,) * len(types), wide)
+
+
+def _of_decimals(text: object, types: Sequence[Type]) -> Signature:
+    function, (a, b) = getattr(text, "function", ""), types
+    if function in ("add", "subtract"):
+        wide = sum_type(a, b)
+        return Signature((wide, wide), wide)
+    if function == "multiply":
+        return Signature((common_decimal((a,)), common_decimal((b,))), product_type(text, a, b))
+    raise _misfit(text, types, "whole numbers, FLOAT and DOUBLE", "cast first: .cast('DOUBLE')")
 
 
 def _bits(text: object, types: Types) -> Signature:
@@ -145,6 +173,9 @@ def _floor_division(text: object, types: Types) -> Signature:
 
 def _rounding(text: object, types: Types) -> Signature:
     wide = _numbers(text, types[:1])
+    if wide.is_decimal:
+        digits = vars(text)["args"][1].value if len(types) > 1 else 0  # a constant, which is checked
+        return Signature((wide, *(Type.INT for _ in types[1:])), rounded_type(wide, digits))
     result = Type.DOUBLE if wide.is_floating else wide
     return Signature((result, *(Type.INT for _ in types[1:])), result)
 
@@ -181,8 +212,8 @@ def _text(result: Type, *constants: Type) -> Rule:
 
 def _date(result: Type, *constants: Type) -> Rule:
     def rule(text: object, types: Types) -> Signature:
-        if types[0] not in (None, Type.DATETIME):
-            raise _misfit(text, types[:1], "DATETIME", "cast first: .cast('DATETIME')")
+        if types[0] not in (None, Type.DATETIME, Type.DATE):
+            raise _misfit(text, types[:1], "DATE, DATETIME", "cast first: .cast('DATETIME')")
         return Signature((Type.DATETIME, *constants), result)
 
     return rule
@@ -193,6 +224,24 @@ def _shifted_time(text: object, types: Types) -> Signature:
     if types[1] is not None and not types[1].is_integer:
         raise _misfit(text, types[1:], "a whole number of ticks (microseconds)", "cast it: .cast('LONG')")
     return Signature((Type.DATETIME, Type.LONG), Type.DATETIME)
+
+
+def _shifted_days(text: object, types: Types) -> Signature:
+    if types[0] not in (None, Type.DATE) or (types[1] is not None and not types[1].is_integer):
+        raise _misfit(text, types, "a DATE and a whole number of days", "cast it: .cast('INT')")
+    return Signature((Type.DATE, Type.LONG), Type.DATE)
+
+
+def _shifted_months(text: object, types: Types) -> Signature:
+    kind = Type.DATE if types[0] is Type.DATE else Type.DATETIME
+    _date(kind)(text, types[:1])
+    return Signature((kind, Type.INT), kind)
+
+
+def _days_between(text: object, types: Types) -> Signature:
+    if any(t not in (None, Type.DATE) for t in types):
+        raise _misfit(text, types, "DATE", "cast first: .cast('DATE')")
+    return Signature((Type.DATE,) * len(types), Type.INT)
 
 
 def _times(text: object, types: Types) -> Signature:
@@ -286,6 +335,7 @@ def _between(low: int, high: int) -> Constant:
 
 _MOST = 2**30  # a start and a length of this size still add up in 32 bits
 _LONGEST = 10_000  # the most repetitions, and the greatest width, of a text
+_MOST_MONTHS = 12 * 10_000
 _TEST = _text(Type.BOOLEAN, Type.STRING)
 _JSON_TEXTS = ("json_get", "json_text", "json_value", "json_query")
 _TABLE = (
@@ -335,6 +385,9 @@ _TABLE = (
     Function("epoch", _times),
     Function("time_diff", _times, 2, 2),
     Function("shift_time", _shifted_time, 2, 2),
+    Function("shift_date", _shifted_days, 2, 2),
+    Function("shift_months", _shifted_months, 2, 2, {1: _between(-_MOST_MONTHS, _MOST_MONTHS)}),
+    Function("days_between", _days_between, 2, 2),
     Function("date_trunc", _date(Type.DATETIME, Type.STRING), 2, 2, {1: _unit}),
 )
 FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _TABLE}

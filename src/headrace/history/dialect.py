@@ -106,6 +106,8 @@ class Dialect:
             return self.list_of(self.type(kind.value_type))
         if pa.types.is_struct(kind):
             return self.struct_of({kind.field(i).name: self.type(kind.field(i).type) for i in range(kind.num_fields)})
+        if pa.types.is_decimal(kind):
+            return f"DECIMAL({kind.precision}, {kind.scale})"
         if kind not in self.names:
             raise HistoryError(f"{self.name} has no type for {kind}", given=str(kind))
         return self.names[kind]

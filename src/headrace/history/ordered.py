@@ -210,7 +210,7 @@ class _Content:
 
     def _framed(self, frame: Frame) -> str:
         """For each tuple, or the last of each slot, the tuples up to itself."""
-        near, lower = "e.__pos <= w.__pos", None
+        near, lower = "e.le <= w.__at" if frame.peers else "e.__pos <= w.__pos", None
         if frame.rows is not None:
             near += f" AND e.__pos >= w.__pos - {frame.rows}"
         if frame.range is not None:

@@ -132,6 +132,9 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
         return f"TRY_CAST({total} AS BIGINT)"
     if call.function == "avg" and kind.is_integer:  # through text, which both engines read exactly
         return f"CAST(CAST({total} AS STRING) AS DOUBLE) / count({value})"
+    if kind.is_decimal and call.function in ("sum", "avg"):
+        exact = f"sum(CAST({value} AS DECIMAL(38, {kind.scale})))"
+        return exact if call.function == "sum" else f"CAST(CAST({exact} AS STRING) AS DOUBLE) / count({value})"
     takes = Type.DOUBLE if kind is Type.FLOAT and call.function in ("sum", "avg") else kind
     gives = call.type(below.schema)
     parameters = (takes.arrow,) if call.function == "approx_distinct" else call.parameters
@@ -172,7 +175,8 @@ def top(t: Translation, node: Top) -> None:
         f"""WITH {windows}, ranked AS (
   SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank{places} FROM {chosen}
 )
-SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked WHERE __rank <= {node.k}""",
+SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked
+WHERE __rank > {node.skip} AND __rank <= {node.skip + node.k}""",
     )
 
 

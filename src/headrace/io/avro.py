@@ -122,7 +122,7 @@ def _numbers(values: NDArray[np.int64], missing: NDArray[np.bool_], slot: AvroSl
     if slot.op == machine.BOOLEAN:
         return pa.array(values.astype(np.bool_), mask=missing)
     whole = pa.array(values, pa.int64(), mask=missing)
-    if wanted.type is not Type.DATETIME and not is_tick(wanted):
+    if wanted.type not in (Type.DATETIME, Type.DATE) and not is_tick(wanted):
         return whole
     if slot.op == machine.INT and _logical(slot.type) in _DATES:
         return whole.cast(pa.int32()).cast(pa.date32())

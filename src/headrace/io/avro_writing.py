@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from headrace.columnar import Lists
 from headrace.errors import SchemaError
+from headrace.expr.arrow.decimals import unscaled
 from headrace.io import avro_machine as machine
 from headrace.io.avro_program import PRIMITIVES, parsed_schema
 from headrace.io.registry import schema_id
 from headrace.schema import Schema, Type
+from headrace.types import DIGITS
 
 __all__ = ["avro_schema", "encode_avro"]
 
@@ -31,11 +33,13 @@ _OWN_TYPES: dict[Type, Any] = {
     Type.BYTE: "int", Type.SHORT: "int", Type.INT: "int", Type.LONG: "long", Type.FLOAT: "float",
     Type.DOUBLE: "double", Type.BOOLEAN: "boolean", Type.CHAR: "string", Type.STRING: "string",
     Type.DATETIME: {"type": "long", "logicalType": "timestamp-micros"},
+    Type.DATE: {"type": "int", "logicalType": "date"},
 }  # fmt: skip
 _ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "bytes": pa.binary(), "string": pa.string(),
 }  # fmt: skip
+_UTC = pa.timestamp("us", "UTC")
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _MOST_PER_PART = 11  # bytes: the number of a branch, and a number or a length
 
@@ -47,7 +51,11 @@ def avro_schema(columns: pa.Schema, name: str = "row") -> str:
 
 
 def _own_type(kind: Type) -> Any:
-    return {"type": "array", "items": ["null", _OWN_TYPES[kind.element]]} if kind.is_array else _OWN_TYPES[kind]
+    if kind.is_array:
+        return {"type": "array", "items": ["null", _own_type(kind.element)]}
+    if kind.is_decimal:
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    return _OWN_TYPES[kind]
 
 
 def encode_avro(rows: pa.RecordBatch, schema: str, registry: str = "", subject: str = "") -> pa.Array:
@@ -197,11 +205,24 @@ def _as_stored(column: pa.Array, kind: Any, base: str, name: str) -> pa.Array:
     try:
         if pa.types.is_timestamp(column.type):
             column = _stored_times(column, logical)
+        elif pa.types.is_date32(column.type):
+            column = column.cast(pa.int32()) if logical == "date" else _stored_times(column.cast(_UTC), logical)
+        elif pa.types.is_decimal(column.type) and logical == "decimal":
+            column = _stored_decimals(column, int(kind.get("precision", DIGITS)), int(kind.get("scale", 0)))
         if _family(column.type) in (_family(_ARROW[base]), "null"):
             return column.cast(_ARROW[base])
     except pa.ArrowInvalid as error:
         fault = f": {error}"
     raise SchemaError(f"column {name!r} does not fit its Avro type{fault}", given=str(column.type), allowed=str(kind))
+
+
+def _stored_decimals(column: pa.Array, precision: int, scale: int) -> pa.Array:
+    """Decimals as whole numbers of 16 bytes, the highest first."""
+    exact = column.cast(pa.decimal128(min(precision, DIGITS), scale))
+    words = np.ascontiguousarray(unscaled(exact)[:, ::-1]).astype(">i8")
+    data, size = pa.py_buffer(words.tobytes()), len(exact)
+    fixed = pa.Array.from_buffers(pa.binary(16), size, [pc.is_valid(exact).buffers()[1], data])
+    return fixed.cast(pa.binary())
 
 
 def _stored_times(times: pa.Array, logical: str) -> pa.Array:

@@ -14,24 +14,22 @@ Lists are converted by their elements, all of a column at once; a list fits if a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from headrace.columnar import Lists
 from headrace.errors import SchemaError, TimeError
+from headrace.io.converted import ConvertedColumn, Mask
+from headrace.io.decimals import to_decimals
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
 
 __all__ = ["TICK_COLUMNS", "ConvertedColumn", "check_convertible", "convert", "is_tick", "not_utf8", "reason"]
 
 TICK_COLUMNS = ("le", "re", "re_new")
-
-Mask = NDArray[np.bool_]
 
 _LONG = pa.int64()
 _NAIVE = pa.timestamp("us")
@@ -55,17 +53,10 @@ _FORMS = {
 _INTEGERS = (_INTEGER, r"^-?0[xX][0-9a-fA-F]+$")
 _MOST = "9223372036854775807"
 _YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)
+_DAY = 86_400_000_000
 _FAN_OUT = 16
 _PROBE = 64
 _SHOWN = 80
-
-
-@dataclass(frozen=True)
-class ConvertedColumn:
-    """The converted values, null where they do not fit, and the mask of these (None: all fit)."""
-
-    values: pa.ChunkedArray | pa.Array
-    bad: Mask | None = None
 
 
 def is_tick(field: Field) -> bool:
@@ -77,6 +68,10 @@ def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn
     """`values` as the field's type."""
     if field.type.is_array:
         return _from_lists(values, field)
+    if field.type is Type.DATE:
+        return _dates(_plain(values), field)
+    if field.type.is_decimal:
+        return to_decimals(_plain(values), field.type)
     converted = _converted(_plain(values), field)
     return _within_years(converted) if field.type is Type.DATETIME else converted
 
@@ -114,6 +109,21 @@ def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedCo
     return ConvertedColumn(_without(lists_of_type, bad), bad)
 
 
+def _dates(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
+    """Dates, times at midnight, and texts of them; a number is none."""
+    if pa.types.is_integer(values.type):
+        return ConvertedColumn(pa.nulls(len(values), pa.date32()), _mask(pc.is_valid(values)))
+    times = convert(values, Field(field.name, Type.DATETIME))
+    ticks_of_day = _one_array(times.values.cast(_LONG))
+    wrong = _mask(pc.not_equal(pc.multiply(_floor_divide(ticks_of_day, _DAY), _DAY), ticks_of_day))
+    if _is_text(values.type):
+        wrong |= _mask(pc.match_substring_regex(values, r"^\s*[+-]?[0-9]*\s*$"))
+    bad = _or_bad(times.bad, wrong if wrong.any() else None)
+    return ConvertedColumn(
+        _one_array(times.values if bad is None else _without(times.values, bad)).cast(pa.date32()), bad
+    )
+
+
 def reason(value: object, field: Field) -> str:
     """Why `value` cannot be in `field`."""
     text = repr(value)
@@ -129,6 +139,10 @@ def _fault(value: object, field: Field) -> str:
         return f"is out of range for {field.type.value} ({-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1})"
     if field.type.is_floating and _is_finite(value):
         return f"is out of range for {field.type.value}"
+    if field.type is Type.DATE:
+        return "is not a date of the years 1 to 9999 (DATE: text such as '2024-05-01')"
+    if field.type.is_decimal:
+        return f"is not a number that {field.type.value} has all digits of"
     if field.type is Type.DATETIME or is_tick(field):
         years = " of the years 1 to 9999" if field.type is Type.DATETIME else ""
         return f"is not a time{years} ({field.type.value}: ISO text such as '2024-05-01T12:00:00Z', or ticks)"
@@ -183,6 +197,10 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     if field.type is Type.BOOLEAN:
         return bool(types.is_boolean(arrow))
     time = types.is_timestamp(arrow) or types.is_date(arrow) or _is_text(arrow)
+    if field.type is Type.DATE:
+        return bool(time)
+    if field.type.is_decimal:
+        return bool(number or _is_text(arrow))
     if field.type is Type.DATETIME:
         return bool(time or types.is_integer(arrow))
     return bool(number or (is_tick(field) and time))

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from headrace.columnar import Lists
 from headrace.errors import BadRow, SchemaError
+from headrace.expr.arrow.decimals import to_texts
 from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
@@ -132,6 +133,8 @@ def _json(values: pa.Array) -> pa.Array:
         return _float(values)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         return _or_null(values.cast(pa.string()))
+    if pa.types.is_decimal(values.type):
+        return _or_null(to_texts(values))
     return _text(values.cast(pa.string()))
 
 
@@ -181,6 +184,8 @@ def plain_texts(values: pa.Array) -> pa.Array:
     """Values as texts, as CSV shows them."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
+    if pa.types.is_decimal(values.type):
+        return to_texts(values)
     return iso_texts(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 

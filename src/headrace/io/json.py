@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
 
@@ -235,15 +236,30 @@ def _is_plain(data: bytes, lines: int) -> bool:
     return b"Inf" not in data or not _SHORT_INFINITY.search(data)
 
 
+class _Written(float):
+    """A float that knows its text: a DECIMAL has all its digits."""
+
+    text: str
+
+
 def _literal(text: str) -> float | _Huge:
     value = float(text)
-    return _Huge(text) if math.isinf(value) else value
+    if math.isinf(value):
+        return _Huge(text)
+    if len(text) <= _EXACT_LENGTH:
+        return value
+    written = _Written(value)
+    written.text = text
+    return written
 
 
 def _whole_number(text: str) -> int:
     return _NegativeZero() if text == "-0" else int(text)
 
 
+#: A number of so many characters is the shortest text of its float.
+_EXACT_LENGTH = 15
+_DIGITS = Context(prec=160)
 _PARSER = json.JSONDecoder(parse_float=_literal, parse_int=_whole_number)
 
 
@@ -288,7 +304,7 @@ def member_type(field: Field) -> pa.DataType:
     """The Arrow type to read a member with; times are texts."""
     if field.type.is_array:
         return pa.list_(member_type(_element(field)))
-    if field.type is Type.DATETIME:
+    if field.type in (Type.DATETIME, Type.DATE):
         return pa.string()
     return pa.float64() if field.type is Type.FLOAT else field.type.arrow
 
@@ -310,11 +326,27 @@ def _fitting(value: Any, field: Field) -> Any:
         return _fitting_list(value, _element(field))
     if field.type is Type.BOOLEAN or isinstance(value, bool):
         return value if field.type is Type.BOOLEAN and isinstance(value, bool) else None
+    if field.type is Type.DATE:
+        return _text(value)
+    if field.type.is_decimal:
+        return _decimal(value, field)
     if _is_time(field):
         return str(value) if isinstance(value, int) else _text(value)
     if field.type.is_text:
         return _text(value)
     return _float(value) if field.type.is_floating else _integer(value, field)
+
+
+def _decimal(value: object, field: Field) -> Decimal | None:
+    """A number or the text of one, if the type has all its digits."""
+    text = value.text if isinstance(value, _Written) else _text(value) if isinstance(value, str) else repr(value)
+    try:
+        number = Decimal((text or "").strip())
+        same = number.quantize(Decimal(1).scaleb(-field.type.scale), context=_DIGITS)
+    except InvalidOperation:
+        return None
+    fits = same == number and abs(same) < Decimal(10) ** (field.type.precision - field.type.scale)
+    return same if fits else None
 
 
 def _fitting_list(value: Any, element: Field) -> list[Any] | None:

@@ -50,7 +50,7 @@ class _OnePass(ABC):
         self._fields, known = fields, known and len(fields) <= _MOST_COLUMNS
         # CHAR is judged later.
         self._kept = [field.name not in judged or field.type is Type.CHAR for field in fields]
-        self._known = known and bool(fields) and not any(field.type.is_array or is_tick(field) for field in fields)
+        self._known = known and bool(fields) and not any(_is_odd(field) for field in fields)
         self._pause = self._waits = 0
 
     def read(self, records: Records) -> pa.Table | None:
@@ -157,6 +157,11 @@ class JsonPass(_OnePass):
 
     def _split(self, machine: ModuleType, data: Any, at: int, end: int, rows: int, *places: Any) -> int:
         return int(machine.split_json(data, at, end, rows, self._names, self._bounds, self._kinds, *places))
+
+
+def _is_odd(field: Field) -> bool:
+    """Whether the machine does not know the values of a field."""
+    return field.type.is_nested or field.type.is_decimal or field.type is Type.DATE or is_tick(field)
 
 
 def _json_kind(field: Field) -> int:

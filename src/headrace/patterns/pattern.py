@@ -84,7 +84,7 @@ class Register:
     def slot(self) -> Slot:
         """The slot of the register."""
         value = self.start.value
-        start = ticks(value) if isinstance(value, datetime) else value
+        start: Any = ticks(value) if isinstance(value, datetime) else value
         return Slot(self.type.is_floating, start, self.type.is_text)
 
     def __str__(self) -> str:

@@ -173,6 +173,8 @@ class _Compiler:
     def lowered(self, bound: Bound) -> list[int]:
         """The operations that leave the value of an expression on the stack."""
         node = bound.node
+        if bound.type.is_decimal or bound.type is Type.DATE:
+            raise self.refused(bound, f"with a {bound.type.value} of several tuples; a DOUBLE or DATETIME it can")
         if isinstance(node, Literal):
             return self.constant(node, bound.type)
         used = node.columns() & self.references.refs.keys()
@@ -199,7 +201,7 @@ class _Compiler:
             return [TEXT, len(program.texts) - 1]
         if kind.is_floating:
             return [CONSTANT, _bits_of(float(value))]  # type: ignore[arg-type]
-        return [CONSTANT, ticks(value) if isinstance(value, datetime) else int(value)]
+        return [CONSTANT, ticks(value) if isinstance(value, datetime) else int(value)]  # type: ignore[arg-type]
 
     def column(self, expr: Expr, kind: Type) -> int:
         """The number of the column of an expression over one tuple."""

@@ -64,7 +64,8 @@ def frame_node(
 
 def _is_fold(call: AggregateCall, frame: Frame) -> bool:
     """Whether a module goes from tuple to tuple in this frame."""
-    if not isinstance(call, ModuleCall) or frame.tumbles:  # each slot is computed once, without what it skips
+    # With a slide each slot is computed once, without what it skips; with peers a frame does not end with its tuple.
+    if not isinstance(call, ModuleCall) or frame.tumbles or frame.peers:
         return False
     return call.module.folder(kind_of(frame)) is not None
 

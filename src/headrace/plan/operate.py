@@ -77,7 +77,7 @@ class Top(PerWindow):
     """The first k events of each window in an order; all columns decide between equal ones.
 
     The keys divide windows. Inside a window, `distinct` keeps only the first of the events that agree on its values,
-    and `each` takes k events for each combination of its values.
+    and `each` takes k events for each combination of its values. `skip` leaves out the first few of them.
     """
 
     passes_on: ClassVar[bool] = True
@@ -87,11 +87,16 @@ class Top(PerWindow):
     descending: bool | tuple[bool, ...] = True
     each: tuple[Expr, ...] = ()
     distinct: tuple[Expr, ...] = ()
+    skip: int = 0
     #: Columns with the places of events in the order, from 1 on; `k` is then infinite if all events are wanted.
     places: tuple[tuple[str, Place], ...] = ()
 
     def __post_init__(self) -> None:
         self._check_places()
+        if type(self.skip) is not int or self.skip < 0:
+            raise PlanError(
+                "top skips a number of events", given=self.skip, allowed="a whole number from 0 on", instead="skip=10"
+            )
         if type(self.k) is not int or self.k < 1:
             raise PlanError(
                 "top needs a number of events", given=self.k, allowed="a whole number from 1 on", instead="top(3, ...)"
@@ -117,7 +122,7 @@ class Top(PerWindow):
                     given=f"{name}={place!r}",
                     allowed=f"names but {', '.join(self.with_keys.names)}",
                 )
-        assert not self.places or not (self.each or self.distinct), "places are those of all events of a window"
+        assert not self.places or not (self.each or self.distinct or self.skip), "places are those of all events of a window"
 
     def _check_directions(self) -> None:
         given = (self.descending,) if isinstance(self.descending, bool) else self.descending
@@ -153,7 +158,8 @@ class Top(PerWindow):
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
         places = "".join(f", {name} = {place}" for name, place in self.places)
         count = "all" if self.k == INFINITY else self.k
-        return f"Top {count} by {self._order()}{each}{distinct}{places} {self.window_text()}"
+        skip = f" after {self.skip}" if self.skip else ""
+        return f"Top {count}{skip} by {self._order()}{each}{distinct}{places} {self.window_text()}"
 
     def _order(self) -> str:
         if isinstance(self.descending, bool):

@@ -395,13 +395,22 @@ class Frame(Ordered):
     """For each tuple, those before it and itself: `rows` before it, those within `range`, or all.
 
     With a `slide` only yield tuples have a frame, the last tuple of each slot: a number of tuples, or a duration.
+    With `peers` a frame also has the tuples after it that start at the same time, as RANGE in standard SQL.
     """
 
     rows: int | None = None
     range: int | None = None
     slide: Trigger | None = None
+    peers: bool = False
 
     def __post_init__(self) -> None:
+        if self.peers and (self.rows is not None or self.slide is not None):
+            raise PlanError(
+                "only a frame of time has all tuples that start together, and it does not slide",
+                given=f"peers=True, {self.preceding}" + (f", slide {self.slide}" if self.slide else ""),
+                allowed="peers with range, or with all tuples before",
+                instead="over(range='10 s', peers=True)",
+            )
         if self.rows is not None and self.range is not None:
             raise PlanError(
                 "a frame is a number of rows or a duration",
@@ -453,7 +462,8 @@ class Frame(Ordered):
         """The frame without its slide."""
         if self.rows is not None:
             return f"{self.rows} rows preceding"
-        return "all preceding" if self.range is None else f"{format_duration(self.range)} preceding"
+        peers = " and peers" if self.peers else ""
+        return f"{'all' if self.range is None else format_duration(self.range)} preceding{peers}"
 
     @property
     def cti(self) -> str:

@@ -5,8 +5,8 @@ Each is a small value with a text, which is part of the plan's text.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
@@ -27,6 +27,7 @@ __all__ = [
     "Physical",
     "Point",
     "ProgressPolicy",
+    "at_midnights",
 ]
 
 LatePolicy = Literal["raise", "drop", "adjust", "divert"]
@@ -132,6 +133,19 @@ class Physical:
 
 
 Lifetime = Point | Interval | Edge | Physical
+
+
+def at_midnights(lifetime: Lifetime, columns: Schema) -> Lifetime:
+    """The lifetime with the midnights of DATEs as its times."""
+    if not isinstance(lifetime, (Point, Interval, Edge)) or arrives(lifetime):
+        return lifetime
+    names = ("start", "end") if isinstance(lifetime, Interval) else ("at",)
+    found: dict[str, Expr] = {name: getattr(lifetime, name) for name in names}
+    known = {name: expr for name, expr in found.items() if expr.columns() <= set(columns.names)}
+    dates: dict[str, Any] = {
+        name: expr.cast(Type.DATETIME) for name, expr in known.items() if expr.type(columns) is Type.DATE
+    }
+    return replace(lifetime, **dates) if dates else lifetime
 
 
 def times_are_dates(lifetime: Lifetime, columns: Schema) -> bool:

@@ -267,6 +267,9 @@ def _bound(context: Context, catalog: Catalog, value: s.Expression, field: Field
         return lit(None).cast(field.type)
     expressions = _expressions(context, catalog, entry)
     expr = expressions.bind(value)
+    exact = expr.bind(expressions.schema).exact
+    if field.type.is_decimal and exact is not None:  # a number as it is written
+        expr = lit(exact)
     found = expr.type(expressions.schema)
     if isinstance(value, s.Text) and not field.type.is_text:
         return expr.cast(field.type)
@@ -277,7 +280,8 @@ def _bound(context: Context, catalog: Catalog, value: s.Expression, field: Field
 
 def _assignable(found: Type, wanted: Type) -> bool:
     """Whether values of a type may be stored in a column: also whole numbers in a narrower one, if they fit."""
-    return widens(found, wanted) or (found.is_integer and wanted.is_integer)
+    exact = found.is_decimal or found.is_integer
+    return found is wanted or widens(found, wanted) or (exact and (wanted.is_integer or wanted.is_decimal))
 
 
 def _unfit(context: Context, part: s.Part, given: str, field: Field) -> Exception:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +56,7 @@ _TIMES = (
     datetime(1900, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
 )
+_DATES = [time and time.date() for time in _TIMES]
 #: By type: the plain values, and odd but legal ones.
 _VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     Type.BYTE: (_WHOLE[:6], (2**7 - 1, -(2**7))),
@@ -67,6 +69,7 @@ _VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     Type.CHAR: (_KEYS, ("é", "🌊", "A")),
     Type.STRING: (_KEYS, _ODD_TEXT),
     Type.DATETIME: (_TIMES[:4], _TIMES[4:]),
+    Type.DATE: (tuple(_DATES[:4]), tuple(_DATES[4:])),
 }
 _DURATIONS = (1, 1, 2, 3, 5, 8, 13, 40, None)  # points, short, long, endless
 _KINDS = 12
@@ -85,9 +88,15 @@ def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
 
 def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
     """Values of a column: few distinct ones, null among them; `odd` adds extremes, NaN and text beyond ASCII."""
-    plain, strange = _VALUES[type.element]
+    plain, strange = _decimals(type.element) if type.element.is_decimal else _VALUES[type.element]
     element = st.sampled_from((*plain, *strange) if odd else plain)
     return st.none() | st.lists(element, max_size=3) if type.is_array else element
+
+
+def _decimals(kind: Type) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    most = 10**kind.precision - 1
+    plain = [Decimal(value).scaleb(-kind.scale) for value in (0, 1, 5, -3, 9)]
+    return (*plain, None), tuple(Decimal(value).scaleb(-kind.scale) for value in (most, -most))
 
 
 @st.composite

@@ -43,13 +43,13 @@ def test_a_person_at_a_terminal(place: Path):
     talk = _Talk(terminal)
     try:
         talk.expect("headrace>")
-        talk.say(f"{MADE}\r", "1 streams")
+        talk.say(f"{MADE}\r", "1 stream,")
         talk.say("SELECT symbol\r", "...>")
         talk.say("FROM ti\t", "cks")
         talk.say(";\r", "5 rows")
         talk.say("SELECT x FROM ticks;\r", "^")
         talk.say("\\watch\r", "CTI")
-        talk.insist("\x03", "streams")
+        talk.insist("\x03", "1 stream,")
         talk.say("\x04", "")
         while process.poll() is None:
             talk.read()

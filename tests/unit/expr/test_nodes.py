@@ -137,7 +137,7 @@ def test_the_type_of_an_expression(expr: Expr, type: Type):
         (symbol == 1, "cannot take STRING, INT"),
         (symbol.isin(1, "a"), "cannot take"),
         (ts + 1, "no unit"),
-        (ts > symbol, "DATETIME with DATETIME"),
+        (ts > symbol, "DATE and DATETIME with one another"),
         (price & True, "cannot take DOUBLE, BOOLEAN"),
         (~quantity, "BOOLEAN"),
         (price.upper(), "STRING or CHAR"),

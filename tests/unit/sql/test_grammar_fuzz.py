@@ -39,9 +39,10 @@ leaves = st.one_of(
     texts.map(s.Text),
     st.sampled_from([True, False, None]).map(s.Value),
     texts.map(s.DateTime),
+    st.builds(s.TypedText, st.sampled_from(["DATE", "DECIMAL"]), texts),
     some_durations,
     columns,
-)
+)  # an INTERVAL is read as a duration, and written as one
 
 
 def several(parts: st.SearchStrategy[Any], least: int = 0) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -56,14 +57,20 @@ OPERATORS = ["+", "-", "*", "/", "%", "||", "=", "<>", "<", "<=", ">", ">=", "AN
 
 
 def overs(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Over]:
+    bounds = st.builds(s.FrameBound, st.sampled_from(["preceding", "following"]), maybe(some_durations | numbers))
+    between = st.tuples(*(bounds | st.just(s.FrameBound("current")),) * 2)
     frames = st.one_of(
-        st.just(("unbounded", None)),
-        st.tuples(st.just("rows"), counts.map(s.Number)),
-        st.tuples(st.just("range"), some_durations | numbers),
+        st.just(("unbounded", None, ())),
+        st.tuples(st.just("rows"), counts.map(s.Number), st.just(())),
+        st.tuples(st.just("range"), some_durations | numbers, st.just(())),
+        st.tuples(st.sampled_from(["rows", "range"]), st.none(), between),
     )
     return st.builds(
-        lambda partition, frame, slide, active: s.Over(partition, *frame, slide, active),
+        lambda partition, frame, slide, active, order, base: s.Over(
+            partition, *frame[:2], slide, active, order, frame[2], base
+        ),
         several(parts), frames, maybe(some_durations | numbers), st.booleans(),
+        several(st.builds(s.OrderKey, parts, st.booleans())), maybe(names),
     )  # fmt: skip
 
 
@@ -73,9 +80,11 @@ def nameds(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Named]:
 
 def calls(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Call]:
     plain = st.builds(
-        s.Call, several(names, 1), several(parts | stars), several(nameds(parts)), over=maybe(overs(parts))
-    )
-    return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.just(value=True))
+        s.Call, several(names, 1), several(parts | stars), several(nameds(parts)),
+        over=maybe(overs(parts)), filter=maybe(parts),
+    )  # fmt: skip
+    order = several(st.builds(s.OrderKey, parts, st.booleans()))
+    return plain | st.builds(s.Call, several(names, 1), several(parts, 1), distinct=st.booleans(), order=order)
 
 
 json_steps = st.one_of(
@@ -91,14 +100,15 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         st.builds(s.Binary, st.sampled_from(OPERATORS), parts, parts),
         st.builds(s.Between, parts, parts, parts, st.booleans()),
         st.builds(s.In, parts, several(parts, 1), st.booleans()),
-        st.builds(s.IsNull, parts, st.booleans()),
+        st.builds(s.IsNull, parts, st.booleans(), st.sampled_from(["NULL", "TRUE", "FALSE", "UNKNOWN"])),
+        st.builds(s.IsDistinct, parts, parts, st.booleans()),
         st.builds(s.Element, parts, parts),
         several(parts, 1).map(lambda values: s.Call((s.Name("array"),), values)),
         st.builds(s.IsJson, parts, st.sampled_from(["value", "object", "array", "scalar"]), st.booleans()),
         st.builds(s.Binary, st.sampled_from(["->", "->>"]), parts, json_steps),
-        st.builds(s.Like, parts, parts, st.sampled_from(["LIKE", "REGEXP"]), st.booleans()),
+        st.builds(s.Like, parts, parts, st.sampled_from(["LIKE", "ILIKE", "REGEXP"]), st.booleans()),
         st.builds(s.Case, several(st.tuples(parts, parts), 1), maybe(parts), maybe(parts)),
-        st.builds(s.Cast, parts, names),
+        st.builds(s.Cast, parts, names | st.sampled_from([s.Name("DECIMAL(15,2)"), s.Name("ARRAY<INT>")])),
         calls(parts),
         st.builds(s.Member, calls(parts), names),
         local_selects(parts).map(s.ScalarSelect),
@@ -137,10 +147,10 @@ brackets = st.one_of(
     st.builds(
         s.SizeWindow, size=measures, every=maybe(measures), starting=st.none() | st.just("first") | small, **window
     ),
-    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), **window),
+    st.builds(s.GridWindow, size=durations, every=maybe(durations), starting=maybe(small), on=maybe(columns), **window),
     st.builds(s.SnapshotWindow, **window),
     st.builds(s.CountWindow, edge=st.sampled_from(["start", "end"]), count=counts, **window),
-    st.builds(s.SessionWindow, gap=durations, **window),
+    st.builds(s.SessionWindow, gap=durations, on=maybe(columns), **window),
     st.builds(s.DeltaWindow, delta=small, threshold=small, **window),
     st.builds(s.LandmarkWindow, start=small, every=measures, **window),
     st.builds(s.FixedWindow, start=small, end=small, **window),
@@ -205,8 +215,10 @@ def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
         several(st.builds(s.Entry, small, maybe(names))),
         maybe(small),
         several(order_keys),
-        maybe(st.builds(s.Limit, counts, several(small))),
+        maybe(st.builds(s.Limit, counts, several(small), counts)),
         st.booleans(),
+        several(st.builds(s.NamedWindow, names, overs(small))),
+        maybe(small),
     )
 
 

@@ -457,3 +457,17 @@ def test_a_conflict_would_be_seen(caplog: pytest.LogCaptureFixture, monkeypatch:
     monkeypatch.setattr(sys.modules["headrace.sql.tables"], "grammar", lambda: doubtful)
     assert conflicts(caplog) != []
     tables.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("a::LONG", "LONG"), ("CAST(a AS DECIMAL(15, 2))", "DECIMAL(15,2)"), ("a::numeric(3)", "numeric(3)"),
+        ("CAST(a AS double precision)", "DOUBLE PRECISION"), ("CAST(a AS INT[])", "ARRAY<INT>"),
+        ("CAST(a AS timestamp(3) with time zone)", "timestamp(3) WITH TIME ZONE"),
+        ("CAST(a AS STRUCT<x: LONG, y STRING>)", "STRUCT<x LONG, y STRING>"),
+    ],
+)  # fmt: skip
+def test_types(text: str, type: str):
+    assert parse_expression(text) == s.Cast(A, name(type))
+    assert parse_expression(to_sql(parse_expression(text))) == s.Cast(A, name(type))

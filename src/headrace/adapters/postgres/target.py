@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.adapters.postgres.catalog import ColumnInfo, TableInfo, quoted
 from headrace.adapters.postgres.copying import time_texts
-from headrace.adapters.postgres.types import CREATED, TIMES, writable
+from headrace.adapters.postgres.types import TIMES, created, writable
 from headrace.errors import SinkError
 from headrace.io.sinks import Encoding
 from headrace.schema import Field, Schema, Type
@@ -80,7 +80,7 @@ def create_statement(
     lines = []
     for field in _fields(columns, encoding):
         is_time = field.name in _TICKS and times == "timestamp"
-        lines.append(f"{quoted(names.get(field.name, field.name))} {'timestamptz' if is_time else CREATED[field.type]}")
+        lines.append(f"{quoted(names.get(field.name, field.name))} {'timestamptz' if is_time else created(field.type)}")
     if not key:
         return f"CREATE TABLE {table} ({', '.join(lines)})"
     lines.append(f"PRIMARY KEY ({', '.join(quoted(names.get(name, name)) for name in key)})")
@@ -116,7 +116,7 @@ def _check_type(field: Field, column: ColumnInfo, place: str, create: str) -> No
         reason = "computes its values by itself" if column.is_generated else f"is {column.declared}"
         raise SinkError(
             f"column {column.name!r} of the table {place} {reason}, and cannot get {field.type.value}",
-            given=str(field), allowed=CREATED[field.type],
+            given=str(field), allowed=created(field.type),
             instead=f"another column by columns={{{field.name!r}: …}}, or {create}",
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ from headrace.cli.sql.complete import SqlCompleter
 from headrace.cli.sql.pieces import is_complete
 from headrace.cli.sql.shell import ExitShell, Shell
 from headrace.cli.sql.texts import GREETING
+from headrace.display.words import counted
 from headrace.errors import HeadraceError
 
 __all__ = ["converse", "history_file", "prompt_session"]
@@ -61,7 +62,9 @@ def prompt_session(shell: Shell, **options: Any) -> PromptSession[str]:
 
 def _toolbar(shell: Shell) -> str:
     settings = shell.session.catalog.settings
-    return f" host {settings['host']} · view {settings['view']} · {len(shell.session.catalog.streams)} streams"
+    catalog = shell.session.catalog
+    counts = f"{counted(len(catalog.streams), 'stream')}, {counted(len(catalog.tables), 'table')}"
+    return f" host {settings['host']} · view {settings['view']} · {counts}"
 
 
 def _keys() -> KeyBindings:

@@ -119,6 +119,8 @@ class Shell:
 
     def _rows(self, outcome: ShownTable) -> None:
         self.console.print(plain_table(outcome.columns, outcome.rows))
+        if not outcome.rows:
+            self.console.print(Text("(none)", "dim"))
 
     def _words(self, outcome: Words) -> None:
         self.console.print(Text(outcome.text), soft_wrap=True)
@@ -182,17 +184,16 @@ class Shell:
             close = nearest(name, self.commands, least=0.7)
             raise PlanError(
                 f"there is no command \\{name}",
-                given=piece.text,
                 allowed=", ".join(f"\\{command_name}" for command_name in self.commands),
                 instead=ELSEWHERE.get(name) or (f"\\{close}" if close else "\\help"),
             )
         if len(arguments) < command.min_arguments:
-            raise PlanError(f"\\{name} needs another word", given=piece.text, allowed=command.usage)
+            raise PlanError(f"\\{name} needs another word", allowed=command.usage)
         if len(arguments) > command.max_arguments:
-            raise PlanError(f"\\{name} takes fewer words", given=piece.text, allowed=command.usage)
+            raise PlanError(f"\\{name} takes fewer words", allowed=command.usage)
         command.run(self, *arguments)
 
-    def _help(self) -> None:
+    def _help(self, *_: str) -> None:
         rows = [(command.usage, command.help_text) for command in self.commands.values()]
         self.console.print(plain_table(("command", "what it does"), rows))
         self.console.print(Text(HELP))
@@ -315,7 +316,7 @@ class Shell:
         Delivery: _delivery,
     }
     commands: ClassVar[Mapping[str, Command]] = {
-        "help": Command("\\help, \\?", "this list", _help, short=("h", "?")),
+        "help": Command("\\help, \\?", "this list", _help, 9, ("h", "?")),
         "d": Command("\\d [NAME]", "the streams and tables; the columns of one", _list, 1, ("d+",)),
         "ds": Command("\\ds", "the streams, as SHOW STREAMS", _list_streams),
         "dt": Command("\\dt", "the tables, as SHOW TABLES", _list_tables),

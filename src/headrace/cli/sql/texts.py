@@ -16,12 +16,10 @@ SHOW STREAMS, TABLES, FUNCTIONS, … list what there is, and SHOW SETTINGS what 
 _LIST, _KEYS, _FILE = "\\d", "the arrow keys, which bring back earlier input", "INSERT INTO FILE ('out') SELECT …;"
 #: Commands of psql, and what to write here.
 ELSEWHERE = {
-    **dict.fromkeys(("l", "dn", "dv", "dm", "di", "z"), _LIST),
+    **dict.fromkeys(("c", "connect", "l", "dn", "dv", "dm", "di", "z"), _LIST),
     **dict.fromkeys(("e", "s", "p"), _KEYS),
     **dict.fromkeys(("o", "copy"), _FILE),
-    **dict.fromkeys(("c", "connect"), "SET host = spark;"),
     **dict.fromkeys(("conninfo", "set", "pset"), "SHOW SETTINGS;"),
-    "x": "\\view changes",
     "timing": "EXPLAIN ANALYZE SELECT …;",
     "da": "SHOW AGGREGATES;",
     "g": ";",

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
 from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
-from headrace.expr.literals import DATETIME_PARTS, text_pattern
+from headrace.expr.arrow.decimals import fitted, from_floats, from_texts, to_floats, to_texts
+from headrace.expr.literals import DATETIME_PARTS, TRUTHS, text_pattern
 from headrace.expr.signatures import widens
 from headrace.schema import Type
 
@@ -28,6 +29,14 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
         return _from_text(datum, target)
     if target.is_text:
         return _to_text(datum, source)
+    if target is Type.DATE:
+        return pc.cast(datum, pa.date32())
+    if target.is_decimal:
+        return _to_decimal(datum, source, target.arrow)
+    if source.is_decimal and target != Type.BOOLEAN:
+        return _to_floating(to_floats(datum), target) if target.is_floating else _whole_decimals(datum, target)
+    if source is Type.DATE:
+        return pc.cast(datum, Type.DATETIME.arrow)
     if Type.DATETIME in (source, target):
         return datum.cast(pa.int64()) if source == Type.DATETIME else _to_datetime(datum)
     if target == Type.BOOLEAN:
@@ -35,6 +44,29 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
     if target.is_floating:
         return _to_floating(datum, target)
     return _to_integer(datum, source, target)
+
+
+def _to_decimal(datum: Datum, source: Type, kind: pa.DataType) -> Datum:
+    if source.is_decimal:
+        return fitted(datum, kind)
+    if source.is_floating:
+        return from_floats(datum, kind)
+    whole = pc.cast(datum, pa.int64())
+    return fitted(pc.cast(whole, pa.decimal128(Type.LONG.precision, 0)), kind)
+
+
+def _whole_decimals(datum: Datum, target: Type) -> Datum:
+    """Decimals as whole numbers, cut off at the point."""
+    cut = pc.trunc(datum)
+    return _in_range(pc.cast(cut, pa.decimal128(38, 0)), target)
+
+
+def _in_range(whole: Datum, target: Type) -> Datum:
+    """Decimals without decimals as integers, NULL where they do not fit."""
+    limits = np.iinfo(target.arrow.to_pandas_dtype())
+    low, high = (pa.scalar(int(limit), pa.int64()).cast(pa.decimal128(38, 0)) for limit in (limits.min, limits.max))
+    outside = pc.or_(pc.less(whole, low), pc.greater(whole, high))
+    return null_where(outside, whole).cast(target.arrow)
 
 
 def _to_floating(datum: Datum, target: Type) -> Datum:
@@ -63,6 +95,8 @@ def _to_datetime(datum: Datum) -> Datum:
 
 
 def _to_text(datum: Datum, source: Type) -> Datum:
+    if source.is_decimal:
+        return to_texts(datum)
     if source != Type.DATETIME:
         return datum.cast(pa.string())
     inside = _to_datetime(datum)
@@ -72,10 +106,13 @@ def _to_text(datum: Datum, source: Type) -> Datum:
 def _from_text(datum: Datum, target: Type) -> Datum:
     fits = pc.match_substring_regex(datum, text_pattern(target))
     text = pc.utf8_trim(pc.if_else(fits, datum, pa.scalar(None, pa.string())), " ")
-    if target == Type.DATETIME:
-        return _read_datetime(text)
+    if target in (Type.DATETIME, Type.DATE):
+        return pc.cast(_read_datetime(text), target.arrow)
+    if target.is_decimal:
+        return from_texts(text, target.arrow)
     if target == Type.BOOLEAN:
-        return pc.equal(pc.utf8_length(text), 4)
+        found = pc.is_in(pc.utf8_lower(text), value_set=pa.array(TRUTHS))
+        return pc.if_else(pc.is_null(text), pa.scalar(None, pa.bool_()), found)
     if target.is_floating:
         return _to_floating(_unsigned(text).cast(pa.float64()), target)
     return _read_integer(text, target)
@@ -89,11 +126,7 @@ def _unsigned(text: Datum) -> Datum:
 def _read_integer(text: Datum, target: Type) -> Datum:
     digits = pc.replace_substring_regex(_unsigned(text), r"^(-?)0+([0-9])", r"\1\2")
     short = null_where(pc.greater(pc.utf8_length(digits), 20), digits)
-    wide = short.cast(pa.decimal128(38, 0))
-    limits = np.iinfo(target.arrow.to_pandas_dtype())
-    low, high = (pa.scalar(int(limit), pa.int64()).cast(pa.decimal128(38, 0)) for limit in (limits.min, limits.max))
-    outside = pc.or_(pc.less(wide, low), pc.greater(wide, high))
-    return null_where(outside, wide).cast(target.arrow)
+    return _in_range(short.cast(pa.decimal128(38, 0)), target)
 
 
 def _read_datetime(text: Datum) -> Datum:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, null_where, to_numpy, valid
+from headrace.expr.arrow.decimals import DECIMALS
 
 __all__ = ["DEGREE", "EXACT", "NUMBERS"]
 
@@ -130,6 +131,12 @@ def _within(kernel: Kernel, outside: Kernel) -> Kernel:
     return lambda a: kernel(null_where(outside(a), a))
 
 
+def _of_decimals(name: str, kernel: Kernel) -> Kernel:
+    """`kernel`, or that of decimals."""
+    exact = DECIMALS[name]
+    return lambda *args: (exact if pa.types.is_decimal(args[0].type) else kernel)(*args)
+
+
 def _infinite(a: Datum) -> Datum:
     return pc.is_inf(a)
 
@@ -161,7 +168,7 @@ def _exp(a: Datum) -> Datum:
         return from_numpy(np.exp(to_numpy(a)), valid(a), pa.float64())
 
 
-NUMBERS: dict[str, Kernel] = {
+_KERNELS: dict[str, Kernel] = {
     "add": _checked(pc.add_checked, _sum),
     "subtract": _checked(pc.subtract_checked, _difference),
     "multiply": _checked(pc.multiply_checked, _product),
@@ -188,3 +195,4 @@ NUMBERS: dict[str, Kernel] = {
     "sign": sign,
     "power": power,
 }
+NUMBERS = _KERNELS | {name: _of_decimals(name, _KERNELS[name]) for name in DECIMALS}

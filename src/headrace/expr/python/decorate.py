@@ -6,7 +6,8 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, Literal, overload
 
 from headrace.errors import ExpressionError
@@ -17,6 +18,7 @@ __all__ = ["udf"]
 
 _ANNOTATIONS = {
     int: Type.LONG, float: Type.DOUBLE, str: Type.STRING, bool: Type.BOOLEAN, datetime: Type.DATETIME,
+    date: Type.DATE, Decimal: Type.of(Decimal),
 }  # fmt: skip
 _EXAMPLE = "@hr.udf(takes='DOUBLE, DOUBLE', returns='DOUBLE')"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from headrace.errors import ExpressionError
 from headrace.expr.nodes import Bound, Column, Expr, as_expr
 from headrace.expr.python.mark import code_mark
-from headrace.expr.signatures import WIDTH
+from headrace.expr.signatures import WIDTH, widens
 from headrace.schema import Schema, Type
 
 __all__ = ["Udf", "UdfCall", "fits", "functions_in"]
@@ -18,6 +18,8 @@ __all__ = ["Udf", "UdfCall", "fits", "functions_in"]
 
 def fits(found: Type, wanted: Type) -> bool:
     """Whether a value of one type is accepted as another: numbers widen, a CHAR is a STRING."""
+    if found.is_decimal or wanted.is_decimal:
+        return widens(found, wanted)
     if found.is_numeric and wanted.is_numeric:
         return WIDTH.index(found) <= WIDTH.index(wanted)
     return found is wanted or (found is Type.CHAR and wanted is Type.STRING)

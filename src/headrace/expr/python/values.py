@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,13 @@ _PYTHON: dict[Type, type] = {
     **dict.fromkeys((Type.CHAR, Type.STRING), str),
     Type.BOOLEAN: bool,
     Type.DATETIME: datetime,
+    Type.DATE: date,
 }
 _REFUSED = (pa.ArrowException, OverflowError, ValueError, TypeError)
+
+
+def _python(kind: Type) -> type[Any]:
+    return Decimal if kind.is_decimal else _PYTHON[kind]
 
 
 def at_once(values: Sequence[Any], kind: Type) -> pa.Array | None:
@@ -37,7 +43,7 @@ def at_once(values: Sequence[Any], kind: Type) -> pa.Array | None:
         if not set(map(type, values)) <= {list, _NOTHING}:
             return None
         flat = [item for value in values if value for item in value]
-    if not set(map(type, flat)) <= {_PYTHON[kind.element], _NOTHING}:
+    if not set(map(type, flat)) <= {_python(kind.element), _NOTHING}:
         return None
     if kind.element is Type.CHAR and any(len(item) > 1 for item in flat if item):
         return None
@@ -58,11 +64,11 @@ def fitting(value: Any, kind: Type) -> Any:
         return MISFIT if any(item is MISFIT for item in items) else items
     if isinstance(value, np.generic):
         value = value.item()
-    wanted: type[Any] = _PYTHON[kind]
-    if isinstance(value, bool) and wanted is not bool:
+    wanted = _python(kind)
+    if (isinstance(value, bool) and wanted is not bool) or (isinstance(value, datetime) and wanted is date):
         return MISFIT
-    if isinstance(value, int) and wanted is float:
-        value = _as_float(value)
+    if isinstance(value, int) and wanted in (float, Decimal):
+        value = _as_float(value) if wanted is float else Decimal(value)
     if not isinstance(value, wanted) or (kind is Type.CHAR and len(value) > 1):
         return MISFIT
     try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import ClassVar
 
@@ -27,7 +28,15 @@ import pyarrow.compute as pc
 from headrace.changes import Changes
 from headrace.columnar import Int64s, canonical_floats, factorize, hash_rows
 from headrace.expr import AggregateCall, Expr
-from headrace.operators.aggregate.exact import CodedRows, float_squares, float_sums, integer_squares, integer_sums
+from headrace.expr.arrow.decimals import unscaled
+from headrace.operators.aggregate.exact import (
+    CodedRows,
+    decimal_sums,
+    float_squares,
+    float_sums,
+    integer_squares,
+    integer_sums,
+)
 from headrace.operators.aggregate.extremes import extremes
 from headrace.operators.evaluate import evaluate_changes
 from headrace.plan.nodes import Aggregate
@@ -115,6 +124,8 @@ class Argument:
         columns: dict[str, pa.Array | Int64s] = {f"{self.prefix}n": rows.count if valid is None else rows.total(valid)}
         if self.type.is_floating and self.summed:
             columns |= self._floats(np.asarray(_filled(values, pa.float64(), 0.0)), rows)
+        elif self.type.is_decimal and self.summed:
+            columns |= self._named("s", decimal_sums(_words(values), rows))
         elif self.summed:
             columns |= self._integers(np.asarray(_filled(values, pa.int64(), 0)), rows)
         if self.logarithmic:
@@ -242,6 +253,11 @@ def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _words(values: pa.Array) -> Int64s:
+    """The digits of decimals as whole numbers in words of 64 bits, zero for nulls."""
+    return unscaled(pc.fill_null(values, pa.scalar(Decimal(0), values.type)) if values.null_count else values)
 
 
 def _filled(values: pa.Array, kind: pa.DataType, instead: float) -> pa.Array:

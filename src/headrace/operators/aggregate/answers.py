@@ -8,10 +8,12 @@ import pyarrow.compute as pc
 
 from headrace.columnar import Int64s, to_numpy
 from headrace.expr import AggregateCall
+from headrace.expr.arrow.decimals import to_floats
 from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.aggregate.bags import Bag
-from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_float, total_integer
+from headrace.operators.aggregate.exact import as_integers, lowest_limb, total_decimal, total_float, total_integer
 from headrace.operators.evaluate import evaluate_changes
+from headrace.types import DIGITS
 
 __all__ = ["answers", "outputs"]
 
@@ -83,11 +85,23 @@ def _sum(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
     limbs = _columns(sums, f"{argument.prefix}s")
     if argument.type.is_floating:
         return pa.array(total_float(limbs, len(count)), pa.float64(), mask=count == 0)
+    if argument.type.is_decimal:
+        return _decimals(limbs, argument.type.scale, count)
     value, fits = total_integer(limbs, len(count))
     return pa.array(value, mask=(count == 0) | ~fits)  # values that cannot be computed are null
 
 
+def _decimals(limbs: dict[str, Int64s], scale: int, count: Int64s) -> pa.Array:
+    """Exact sums, null where they have too many digits."""
+    words, fits = total_decimal(limbs, len(count))
+    valid = np.packbits(fits & (count > 0), bitorder="little")
+    buffers = [pa.py_buffer(valid), pa.py_buffer(np.ascontiguousarray(words))]
+    return pa.Array.from_buffers(pa.decimal128(DIGITS, scale), len(count), buffers)
+
+
 def _avg(argument: Argument, sums: pa.Table, count: Int64s) -> pa.Array:
+    if argument.type.is_decimal:
+        return pc.divide(to_floats(_sum(argument, sums, count)), pa.array(np.maximum(count, 1).astype(np.float64)))
     total = total_float(_columns(sums, f"{argument.prefix}s"), len(count))
     return pa.array(total / np.maximum(count, 1), pa.float64(), mask=count == 0)
 

@@ -24,8 +24,8 @@ from headrace.columnar import Int64s, group_sum
 from headrace.operators.aggregate import loops
 
 __all__ = [
-    "CodedRows", "as_integers", "float_squares", "float_sums", "integer_squares", "integer_sums", "total_float",
-    "total_integer",
+    "CodedRows", "as_integers", "decimal_sums", "float_squares", "float_sums", "integer_squares", "integer_sums",
+    "total_decimal", "total_float", "total_integer",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -33,6 +33,9 @@ BITS = 32
 _MASK = np.int64(2**BITS - 1)
 #: The exponent of a float whose digits are a whole number.
 _UNIT = 1075
+#: The greatest and the least whole number of 38 digits, in words of 64 bits.
+_MOST_HIGH, _MOST_LOW = np.int64((10**38 - 1) >> 64), np.uint64((10**38 - 1) & (2**64 - 1))
+_LEAST_HIGH, _LEAST_LOW = np.int64((1 - 10**38) >> 64), np.uint64((1 - 10**38) & (2**64 - 1))
 _SPECIALS = {"nan": loops.NAN, "pinf": loops.POSITIVE, "ninf": loops.NEGATIVE}
 
 
@@ -59,6 +62,17 @@ def integer_sums(values: Int64s, rows: CodedRows) -> dict[str, Int64s]:
     low, high = np.zeros((2, rows.size), np.int64)
     loops.add_integer_limbs(np.ascontiguousarray(values), rows.codes, rows.weight, low, high)
     return {"0": low, "1": high} if high.any() else {"0": low}
+
+
+def decimal_sums(words: Int64s, rows: CodedRows) -> dict[str, Int64s]:
+    """The limbs of sums of whole numbers of 128 bits; a row of `words` has the lower and the upper 64 bits."""
+    columns: dict[str, Int64s] = {}
+    low, high = (np.ascontiguousarray(words[:, place]) for place in (0, 1))
+    for place, limb in enumerate((low & _MASK, (low >> BITS) & _MASK, high & _MASK, high >> BITS)):
+        total = rows.total(limb)
+        if total.any():
+            columns[str(place)] = total
+    return columns
 
 
 def float_sums(values: Floats, rows: CodedRows) -> dict[str, Int64s]:
@@ -151,6 +165,21 @@ def total_integer(columns: Mapping[str, Int64s], size: int) -> tuple[Int64s, NDA
     high = limbs.get(1, np.zeros(size, np.int64)) + (low >> BITS)
     fits = (high >= -(2**31)) & (high < 2**31)
     return (high << BITS) | (low & _MASK), fits
+
+
+def total_decimal(columns: Mapping[str, Int64s], size: int) -> tuple[Int64s, NDArray[np.bool_]]:
+    """The sums as whole numbers of 128 bits, in two columns of 64, and where they have 38 digits at most."""
+    limbs, none = _limbs(columns), np.zeros(size, np.int64)
+    parts, carry = [], none
+    for place in range(4):
+        total = limbs.get(place, none) + carry
+        parts.append(total & _MASK)
+        carry = total >> BITS
+    low, high = parts[0] | (parts[1] << BITS), parts[2] | (parts[3] << BITS)
+    inside = (carry == 0) & (high >= 0) | (carry == -1) & (high < 0)  # what is left over is the sign
+    above = (high > _MOST_HIGH) | ((high == _MOST_HIGH) & (low.view(np.uint64) > _MOST_LOW))
+    below = (high < _LEAST_HIGH) | ((high == _LEAST_HIGH) & (low.view(np.uint64) < _LEAST_LOW))
+    return np.stack([low, high], axis=1), inside & ~above & ~below
 
 
 def as_integers(columns: Mapping[str, Int64s], size: int, unit: int) -> NDArray[Any]:

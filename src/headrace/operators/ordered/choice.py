@@ -23,7 +23,7 @@ def over_choice(node: Over) -> KernelChoice:
         return _by_slots(node)
     if node.pane_code is not None:
         return _by_panes(node, node.pane_code)
-    codes = "" if node.frame.endless or not _only_modules(node) else frame_codes(node)
+    codes = "" if node.frame.endless or node.frame.peers or not _only_modules(node) else frame_codes(node)
     if codes and not isinstance(codes, str):
         return _by_frames(node, codes)
     method = "computed anew over each frame"
@@ -127,7 +127,7 @@ def _only_numbers(node: Over) -> bool:
     """Whether the only output is the number of each tuple in its group."""
     frame, calls = node.frame, list(node.aggregate.split[0].values())
     counts = len(calls) == 1 and calls[0].function == "count" and calls[0].argument is None
-    return frame.endless and frame.slide is None and counts
+    return frame.endless and frame.slide is None and not frame.peers and counts
 
 
 # --- in words --------------------------------------------------------------------------------------------------------

@@ -130,7 +130,8 @@ class OverKernel(OrderedKernel):
         elif frame.range is not None:
             start = add(le, -frame.range)
             first = tuples.place(group, start)
-        return Spans(group, first, rows, tuples.le[first] if start is None else start, le + 1)
+        last = tuples.place(group, le + 1) - 1 if frame.peers else rows
+        return Spans(group, first, last, tuples.le[first] if start is None else start, le + 1)
 
     # --- totals -------------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class Content(ABC):
     #: Whether each event has outputs of its own, so that the outputs of changes are the changes of outputs.
     adds_up: ClassVar[bool] = False
     #: Whether windows continue from their outputs.
-    from_outputs: ClassVar[bool] = False
+    from_outputs: bool = False
     #: The sums that are kept of built-in aggregates.
     sums: WindowSums | None = None
 
@@ -311,11 +311,10 @@ class EventsContent(Content):
 class TopContent(Content):
     """The first k events of each window in an order."""
 
-    from_outputs = True
-
     def __init__(self, node: Top) -> None:
         super().__init__(node)
         self.top = node
+        self.from_outputs = not node.skip  # outputs do not show the events that are skipped
         self._parts = {
             "by": node.by,
             "each": node.each,
@@ -353,7 +352,8 @@ class TopContent(Content):
             best = _places(self._codes("distinct", events.payload, window, row)) < 1
             window, row = window[best], row[best]
         group = self._codes("each", events.payload, window, row) if self.top.each else window
-        best = _places(group) < self.top.k
+        place = _places(group)
+        best = (place >= self.top.skip) & (place < self.top.skip + self.top.k)
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         payload = payload.rename_columns(list(self.top.input.schema.names))
         for name, place in self.top.places:  # there are no `each` and `distinct` beside it

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -50,8 +51,16 @@ def _sum(items: Sequence[Item]) -> Any:
         return None
     if any(isinstance(v, float) for v in values):
         return _float_sum(values)
+    if isinstance(values[0], Decimal):
+        return _decimal_sum(values)
     total = sum(values)
     return total if -(2**63) <= total < 2**63 else None
+
+
+def _decimal_sum(values: list[Decimal]) -> Decimal | None:
+    scale = -int(values[0].as_tuple().exponent)
+    total = int(sum((Fraction(value) for value in values), Fraction(0)) * 10**scale)
+    return Decimal(total).scaleb(-scale, Context(prec=60)) if abs(total) < 10**38 else None
 
 
 def _avg(items: Sequence[Item]) -> float | None:

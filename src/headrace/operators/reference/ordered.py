@@ -72,7 +72,7 @@ def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Pr
         for i, (le, re, payload) in enumerate(tuples):
             if not _yields(frame, tuples, i, now):
                 continue
-            members = tuples[: i + 1]
+            members = [row for row in tuples if row[0] <= le] if frame.peers else tuples[: i + 1]
             if frame.rows is not None:
                 members = members[-frame.rows - 1 :]
             if frame.range is not None:

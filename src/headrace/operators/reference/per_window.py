@@ -207,11 +207,12 @@ def _first_of(node: Top, ranked: list[Row]) -> list[Row]:
     for row in ranked:
         same = tuple(_order(value_of(expr, row[2], below)) for expr in node.distinct)
         each = tuple(_order(value_of(expr, row[2], below)) for expr in node.each)
-        if (node.distinct and same in seen) or taken[each] >= node.k:
+        if (node.distinct and same in seen) or taken[each] >= node.skip + node.k:
             continue
         seen.add(same)
         taken[each] += 1
-        found.append(row)
+        if taken[each] > node.skip:
+            found.append(row)
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from headrace.errors import HeadraceError, nearest
@@ -13,15 +14,17 @@ from headrace.expr import nodes as engine
 from headrace.expr.aggregates import AGGREGATES
 from headrace.expr.hashing import hashed, uniform
 from headrace.expr.json_path import json_path
-from headrace.expr.signatures import FUNCTIONS
 from headrace.modules import Aggregate as AggregateModule
 from headrace.modules import Module
 from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
+from headrace.sql.bind.chosen import some_rows
 from headrace.sql.bind.context import Context
-from headrace.sql.bind.scope import Scope
-from headrace.sql.bind.values import constant, duration_of, ticks_of
+from headrace.sql.bind.expanded import EXPANDED, Expanded
+from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
+from headrace.sql.bind.scope import CLOCKS, Scope
+from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
@@ -32,31 +35,10 @@ _OPERATORS = {
     "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "&": "bit_and", "|": "bit_or",
     "^": "bit_xor", "<<": "shift_left", ">>": "shift_right",
 }  # fmt: skip
+_WHOLE = 2**30  # longer than any text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _JSON = {"->": "json_get", "->>": "json_text"}
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
-#: Functions that SQL writes as operators, or that only the binder inserts.
-_UNSPOKEN = frozenset(
-    ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
-     "is_null", "is_not_null", "is_json", "like", "rlike", "shift_time")
-)  # fmt: skip
-_SYNONYMS = {
-    "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
-    "mod": "modulo", "ifnull": "coalesce", "nvl": "coalesce", "ucase": "upper", "lcase": "lower",
-    "dayofweek": "day_of_week", "strpos": "position", "instr": "position",
-    "array_length": "cardinality", "array_size": "cardinality",
-    "json_extract": "json_get", "json_extract_string": "json_text", "get_json_object": "json_text",
-}  # fmt: skip
-_AGGREGATE_SYNONYMS = {
-    "ave": "avg", "mean": "avg", "average": "avg", "variance": "var", "var_samp": "var", "stddev_samp": "stddev",
-    "first_value": "first", "last_value": "last", "array_agg": "collect", "string_agg": "concat", "listagg": "concat",
-    "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
-}  # fmt: skip
-#: Functions that expand to others.
-_EXPANDED = ("nullif", "if", "hash", "uniform")
-#: The functions and aggregates with a name. `concat` of one row takes precedence over the aggregate.
-SQL_FUNCTIONS = tuple(sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *_SYNONYMS, *_EXPANDED}))
-SQL_AGGREGATES = tuple(sorted({*(name for name in AGGREGATES if name != "concat"), *_AGGREGATE_SYNONYMS}))
 
 
 def inside(part: s.Part) -> list[s.Part]:
@@ -67,6 +49,12 @@ def inside(part: s.Part) -> list[s.Part]:
         found.append(one)
         waiting += [child for child in one.parts() if not isinstance(child, s.Subquery)]
     return found
+
+
+def clock_of(call: s.Call) -> s.Column | None:
+    """`now()` as the column of the time of arrival; None for other calls."""
+    clock = len(call.name) == 1 and call.name[0].text.lower() in CLOCKS and not call.arguments and not call.named
+    return s.Column(call.name[0], at=call.at) if clock else None
 
 
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
@@ -167,13 +155,32 @@ class Expressions:
             ticks = ticks_of(self.context, s.DateTime(text, at=part.at))
             return lit(_EPOCH + timedelta(microseconds=ticks))
 
+    def _typed_text(self, part: s.TypedText) -> Expr:
+        try:
+            return lit(date.fromisoformat(part.text.strip()) if part.kind == "DATE" else Decimal(part.text.strip()))
+        except (ValueError, InvalidOperation):
+            example = "DATE '2024-05-01'" if part.kind == "DATE" else "DECIMAL '1.25'"
+            raise self.context.error(
+                part, f"this is no {part.kind}", given=part.text, allowed=example, instead=example
+            ) from None
+
     def _duration(self, part: s.Duration) -> Expr:
+        months, rest = calendar_of(self.context, part)
+        if months:
+            if rest is not None:
+                raise self.context.error(
+                    part, "months and days are added one after the other", given=to_sql(part),
+                    allowed="d + INTERVAL '1' MONTH + INTERVAL '2' DAY",
+                )  # fmt: skip
+            return engine.Months(months)
         return lit(duration_of(self.context, part))
 
     def _unary(self, part: s.Unary) -> Expr:
         if part.operator == "-" and isinstance(part.value, s.Number):
             return lit(-part.value.value)
         value = self._bind(part.value)
+        if part.operator == "-" and isinstance(value, engine.Months):
+            return engine.Months(-value.value)
         if part.operator == "+":
             return value
         return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))
@@ -225,6 +232,9 @@ class Expressions:
 
     def _moved(self, part: s.Binary, left_part: s.Expression, left: Expr, right: Expr) -> Expr | None:
         """`ts + 10 s` moves an instant; `a - b` of instants is the time between them, in ticks."""
+        span = part.right if isinstance(part.right, s.Duration) else left_part
+        if isinstance(span, s.Duration) and (calendar_of(self.context, span)[0] or self._is_date(left, right)):
+            return self._moved_date(part, left, right)
         if isinstance(part.right, s.Duration) and self._is_instant(left):
             ticks = duration_of(self.context, part.right)
             return engine.Call("shift_time", (left, lit(ticks if part.operator == "+" else -ticks)))
@@ -233,6 +243,19 @@ class Expressions:
         if part.operator == "-" and self._is_instant(left) and self._is_instant(right):
             return engine.Call("time_diff", (left, right))
         return None
+
+    def _moved_date(self, part: s.Binary, left: Expr, right: Expr) -> Expr:
+        """`d + INTERVAL '1' MONTH`, and a DATE moved by a duration."""
+        left, right = (
+            engine.Duration(duration_of(self.context, span))
+            if isinstance(span, s.Duration) and not isinstance(one, engine.Months)
+            else one
+            for one, span in ((left, part.left), (right, part.right))
+        )
+        return engine.Call(_OPERATORS[part.operator], (left, right))
+
+    def _is_date(self, *exprs: Expr) -> bool:
+        return any(not isinstance(one, engine.Months) and one.type(self.schema) is Type.DATE for one in exprs)
 
     def _is_instant(self, expr: Expr) -> bool:
         return expr.type(self.schema) is Type.DATETIME
@@ -249,7 +272,15 @@ class Expressions:
         return _negated(engine.Call("isin", (value, *options)), part.negated)
 
     def _is_null(self, part: s.IsNull) -> Expr:
-        return engine.Call("is_not_null" if part.negated else "is_null", (self._bind(part.value),))
+        value = self._bind(part.value)
+        if part.what == "NULL":
+            return engine.Call("is_not_null" if part.negated else "is_null", (value,))
+        truth = {"TRUE": value.is_true, "FALSE": value.is_false, "UNKNOWN": value.is_unknown}[part.what]()
+        return _negated(truth, part.negated)
+
+    def _is_distinct(self, part: s.IsDistinct) -> Expr:
+        left, right = self._as_instants(part.left, self._bind(part.left), part.right, self._bind(part.right))
+        return left.is_not_distinct_from(right) if part.negated else left.is_distinct_from(right)
 
     def _is_json(self, part: s.IsJson) -> Expr:
         return _negated(engine.Call("is_json", (self._bind(part.value), lit(part.kind))), part.negated)
@@ -258,6 +289,9 @@ class Expressions:
         return engine.Call("element_at", (self._bind(part.value), self._bind(part.place)))
 
     def _like(self, part: s.Like) -> Expr:
+        if part.operator == "ILIKE":
+            pattern = constant(self.context, part.pattern)
+            return _negated(self._bind(part.value).ilike(pattern), part.negated)
         function = "like" if part.operator == "LIKE" else "rlike"
         return _negated(engine.Call(function, (self._bind(part.value), self._bind(part.pattern))), part.negated)
 
@@ -279,17 +313,18 @@ class Expressions:
     def _call(self, part: s.Call) -> Expr:
         if part in self.given:
             return col(self.given[part])
+        if part.order or part.filter is not None:
+            return some_rows(self, part)
+        return self._called(part)
+
+    def _called(self, part: s.Call) -> Expr:
         if part.over is not None:
             raise self.context.error(
                 part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
             )
         name = ".".join(one.text for one in part.name)
-        lower = name.lower()
-        if name not in self.own:
-            if lower in SQL_AGGREGATES:
-                return self._aggregate(part, _AGGREGATE_SYNONYMS.get(lower, lower))
-            if lower in SQL_FUNCTIONS:
-                return self._function(part, lower)
+        if name not in self.own and (built_in := self._built_in(part, name.lower())) is not None:
+            return built_in
         found = module_called(self.context, part, self.own)
         arguments = [self._bind(argument) for argument in part.arguments]
         if isinstance(found, Udf):
@@ -319,6 +354,13 @@ class Expressions:
             instead=f"FROM stream [TUMBLING 10 s] [APPLY {name}(…)]",
         )
 
+    def _built_in(self, part: s.Call, name: str) -> Expr | None:
+        if (clock := clock_of(part)) is not None:
+            return self._column(clock)
+        if name in SQL_AGGREGATES:
+            return self._aggregate(part, AGGREGATE_SYNONYMS.get(name, name))
+        return self._function(part, name) if name in SQL_FUNCTIONS else None
+
     def _function(self, part: s.Call, name: str) -> Expr:
         if part.distinct:
             raise self.context.error(part, "DISTINCT is for aggregates", given=to_sql(part))
@@ -326,15 +368,37 @@ class Expressions:
             return self._conditional(part, name)
         if name in ("hash", "uniform"):
             return self._hashed(part, name)
+        if name in EXPANDED:
+            return self._expanded(part, EXPANDED[name])
         arguments = tuple(self._bind(argument) for argument in part.arguments)
         if name == "round" and len(arguments) == 1:
             arguments = (*arguments, lit(0))
+        if name in ("substring", "substr") and len(arguments) == 2:
+            arguments = (*arguments, lit(_WHOLE))
         if name == "position" and len(arguments) == 2:
             self._check_position(part, arguments)
             arguments = arguments[::-1]  # standard SQL names first what is looked for; strpos and instr name it last
         if name == "date_trunc" and isinstance(next(iter(part.arguments), None), s.Text):
             arguments = arguments[::-1]  # most dialects name the unit first
-        return engine.Call(_SYNONYMS.get(name, name), arguments)
+        return engine.Call(SYNONYMS.get(name, name), arguments)
+
+    def _expanded(self, part: s.Call, function: Expanded) -> Expr:
+        if not function.least <= len(part.arguments) <= function.most:
+            raise self.context.error(
+                part, f"{part.name[0].text} takes other arguments", given=to_sql(part), allowed=function.form
+            )
+        arguments: list[Any] = [
+            constant(self.context, one) if place in function.plain else self._bind(one)
+            for place, one in enumerate(part.arguments)
+        ]
+        try:
+            return function.build(*arguments)
+        except HeadraceError:
+            raise
+        except (TypeError, AttributeError):
+            raise self.context.error(
+                part, "these are not the arguments", given=to_sql(part), allowed=function.form
+            ) from None
 
     def _check_position(self, part: s.Call, arguments: tuple[Expr, ...]) -> None:
         """Refuse `position(column, 'b')`, which is written the other way round."""
@@ -412,12 +476,14 @@ class Expressions:
         s.Text: _literal,
         s.Value: _literal,
         s.DateTime: _datetime,
+        s.TypedText: _typed_text,
         s.Duration: _duration,
         s.Unary: _unary,
         s.Binary: _binary,
         s.Between: _between,
         s.In: _in,
         s.IsNull: _is_null,
+        s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
         s.Element: _element,
         s.Like: _like,

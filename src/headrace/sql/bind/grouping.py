@@ -22,6 +22,7 @@ from headrace.plan.windows import Grid, Hopping, Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate
+from headrace.sql.bind.listed import by_window, named_in_list, order_of_answers
 from headrace.sql.bind.relations import Item, lasting, same_columns, standing
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.times import as_times
@@ -62,7 +63,8 @@ class Grouping:
         outputs = self._split(item, keys, hidden)
         made = self._aggregated(item, windowing, keys, outputs)
         made = self._listed(made, keys, outputs, merged=item.windowing is None)
-        self.queries.check_limit(self.part)
+        if not by_window(self.part):
+            self.queries.check_limit(self.part)
         return lasting(self._chosen(made, windowing, grouped=bool(keys)), joined)
 
     def _every_instant(self, item: Item) -> Windowing:
@@ -75,7 +77,9 @@ class Grouping:
         """Built-in aggregates ignore nulls, and so rows that a condition excludes; a module would see them."""
         expressions = self.queries.expressions(item, aggregates=True)
         asked = [entry.value for entry in self.part.entries if not isinstance(entry.value, s.Star)]
-        for value in [*asked, *([] if self.part.having is None else [self.part.having])]:
+        if self.part.having is not None:
+            asked.append(named_in_list(self.part.having, self.part.entries, expressions.scope))
+        for value in asked:
             if has_modules(expressions.bind(value)):
                 raise self.queries.filtered_first(where, to_sql(value))
 
@@ -102,8 +106,7 @@ class Grouping:
         expressions = self.queries.expressions(item)
         added = 0
         for entry in self.part.group:
-            value = self._aliased(entry.value, expressions)
-            expr = as_times(expressions.bind(value))
+            expr = as_times(expressions.bind(named_in_list(entry.value, self.part.entries, expressions.scope)))
             if isinstance(expr, EventTime):  # windows divide the groups anyway
                 continue
             if str(expr) not in texts:
@@ -119,14 +122,6 @@ class Grouping:
                 allowed=", ".join(name for name, _ in windowing.keys),
             )
         return keys
-
-    def _aliased(self, value: s.Expression, expressions: Expressions) -> s.Expression:
-        """Resolve an entry of GROUP BY that names an entry of the list."""
-        if isinstance(value, s.Column) and value.stream is None and not expressions.scope.knows(value):
-            for entry in self.part.entries:
-                if entry.alias is not None and entry.alias.text.lower() == value.name.text.lower():
-                    return entry.value
-        return value
 
     def _called(self, expr: Expr) -> str | None:
         """The name of a key in the list, unless it is a column under its own name."""
@@ -148,7 +143,8 @@ class Grouping:
             self._check_grouped(entry.value, found.over_keys(expr))
             found.add(column_name(entry, expr), expr, entry)
         if self.part.having is not None:
-            condition = _within(as_times(expressions.predicate(self.part.having)), hidden)
+            having = named_in_list(self.part.having, self.part.entries, expressions.scope)
+            condition = _within(as_times(expressions.predicate(having)), hidden)
             self._check_grouped(self.part.having, found.over_keys(condition))
             found.having = found.over_answers(condition)
         if hidden is not None:
@@ -220,14 +216,14 @@ class Grouping:
         names = {name: name for name in made.schema.names}
         scope = Scope(self.context, (Relation("", names),))
         expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.known)
-        by, descending = self.queries.order(self.part, expressions)
+        by, descending = self.queries.order(order_of_answers(self.part, list(names)), expressions)
         keys = tuple((key.name, key) for key in (expressions.bind(key) for key in limit.by))
         distinct = [col(name) for name in names] if self.part.distinct else []
         with self.context.at(limit):
             divided = Grouped(made, keys).window(Snapshot())
             top = top_node(
                 made.node, divided.grouped.keys, divided.over, divided.policy,
-                k=limit.count, by=by, descending=descending, distinct=distinct,
+                k=limit.count, by=by, descending=descending, distinct=distinct, skip=limit.offset,
             )  # fmt: skip
             return Stream(top)
 

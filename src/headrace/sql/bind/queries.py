@@ -29,8 +29,10 @@ from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.builtin import as_module
 from headrace.sql.aggregates.adapters.online import online
 from headrace.sql.bind.catalog import Catalog, TableEntry
+from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
+from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name, once
 from headrace.sql.bind.recursion import with_named
@@ -128,8 +130,12 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
-        part = online(part, self.catalog.known)
+        if part.qualify is not None:
+            rows = qualified(self, part, tick)
+            return without_duplicates(plain(rows)) if part.distinct else rows
+        part = online(with_windows(self.context, part), self.catalog.known)
         item, part = FromClause(self, part, tick).bound()
+        part = resolved(self.context, part, Scope(self.context, item.relations))
         if item.windowing is None and item.windows is None and self.table(part.source) is None:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
@@ -152,7 +158,10 @@ class Queries:
         given: dict[s.Call, str] = {}
         self._check_over(part, item.windowing)
         windowed = item.windowing is not None
-        if part.limit is not None or part.order:
+        part = in_order(self, part, item)
+        if part.limit is not None and peeks(part, item):
+            item = peek(self, part, self._filtered(part, item))
+        elif part.limit is not None or part.order:
             item = self._first(part, item)
         elif part.distinct and (item.windowing is not None or item.windows is not None):
             return self._distinct(part, item)
@@ -163,7 +172,9 @@ class Queries:
             item = item if over_time else self._filtered(part, item)
         else:
             item = self._filtered(part, item)
+            part = with_frames(self, part, item)
             item, given = self._over(part, item)
+            item, given = shifted(self, part, item, given)
             part, item = with_rows(self, part, item, given)
         item = window_columns(self.context, part, item) if windowed else item
         outputs = self._outputs(part.entries, item, given)
@@ -235,7 +246,7 @@ class Queries:
             node, groups = divided.grouped.stream.node, divided.grouped.keys
             top = top_node(
                 node, groups, divided.over, divided.policy,
-                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct,
+                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=part.limit.offset,
             )  # fmt: skip
         return replace(item, stream=lasting(Stream(top), joined), windowing=None)
 
@@ -277,9 +288,8 @@ class Queries:
 
     def order(self, part: s.Select, expressions: Expressions) -> tuple[list[Expr], tuple[bool, ...]]:
         """The sort keys, and whether each descends."""
-        if not part.order:
-            assert part.limit is not None
-            raise self.context.error(part.limit, "LIMIT needs an order", instead="ORDER BY column DESC LIMIT 10")
+        if not part.order:  # any rows, but the same whatever the order of their arrival: columns decide
+            return [col(visible(expressions.schema.names)[0])], (False,)
         return [expressions.bind(key.value) for key in part.order], tuple(key.descending for key in part.order)
 
     def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:
@@ -317,10 +327,12 @@ class Queries:
             one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
         ]
         frames: dict[s.Over, list[s.Call]] = {}
+        calls = [call for call in calls if not is_shift(call)]
         rows = [call for call in calls if gives_rows(call, self.catalog.known)]
         for call in dict.fromkeys(call for call in calls if call not in rows):
             assert call.over is not None
             frames.setdefault(call.over, []).append(call)
+        frames = dict(sorted(frames.items(), key=lambda frame: max(map(depth, frame[1]))))
         given: dict[s.Call, str] = {}
         called = self._called(part, item)
         for over, wanted in self._sliding_last(frames, rows=bool(rows)):
@@ -366,6 +378,8 @@ class Queries:
         """The arguments for `over` of a stream."""
         unit = unit_of(stream.node)
         frame: dict[str, Any] = self.policy
+        if over.between:
+            return frame | frame_between(self.context, over, unit)
         if over.frame == "rows":
             assert over.size is not None
             frame["rows"] = self._count(over.size, "ROWS")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from headrace.errors import nearest
 from headrace.expr.times import Moment
@@ -11,14 +12,17 @@ from headrace.sql.bind.context import Context
 from headrace.sql.elsewhere import name_hint
 from headrace.sql.syntax import Column, Name, Star
 
-__all__ = ["MOMENTS", "Relation", "Scope", "visible"]
+__all__ = ["CLOCKS", "MOMENTS", "Relation", "Scope", "visible"]
 
+#: The time at which a row has arrived (rule 8.1), as SQL calls it: columns, and functions without arguments.
+CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp")
 #: The times of events and windows, as SQL calls them.
-MOMENTS: Mapping[str, Moment] = {
+MOMENTS: Mapping[str, Moment | Literal["arrival"]] = {
     "le": "start",
     "re": "end",
     "window_start": "window_start",
     "window_end": "window_end",
+    **dict.fromkeys(CLOCKS, "arrival"),
 }
 
 
@@ -36,7 +40,7 @@ class Relation:
     #: Its columns are only meant where it is named: `first.price`.
     by_name: bool = False
     #: The columns of the plan that have the times of its events (`times.py`).
-    times: Mapping[Moment, str] = field(default_factory=dict)
+    times: Mapping[Moment | Literal["arrival"], str] = field(default_factory=dict)
 
     def without(self, names: Iterable[str]) -> Relation:
         """The same without some columns of the plan: a key that is null on one side only is told by the other."""

@@ -8,6 +8,7 @@ row is valid; the latter is NULL for rows without end.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,8 +27,15 @@ from headrace.time import INFINITY
 __all__ = ["so_far", "stored"]
 
 _FROM, _TO = "valid_from", "valid_to"
-#: An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
-_ALWAYS = events([{"le": 0, "re": INFINITY, "here": True}])
+
+
+@cache
+def _always() -> Stream:
+    """An event that holds as long as the rows of a table do: a table has an answer also if it is empty.
+
+    It is not made before it is needed: reading records loads pandas.
+    """
+    return events([{"le": 0, "re": INFINITY, "here": True}])
 
 
 def so_far(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
@@ -50,4 +58,4 @@ def stored(entry: TableEntry, part: s.FromItem) -> Item:
     assert isinstance(part.stream, s.Name)
     name = (part.alias or part.stream).text
     relation = Relation(name, {column: column for column in stream.schema.names})
-    return Item(stream, (relation,), shown=(_ALWAYS,))
+    return Item(stream, (relation,), shown=(_always(),))

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from headrace.api.stream import Stream
-from headrace.expr import Expr
+from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
 from headrace.expr.times import EventTime, Moment, window_end, window_start
+from headrace.plan.arrival import is_stamped, stamped, starts_at
+from headrace.plan.nodes import Select
 from headrace.plan.times import with_times
-from headrace.schema import Field, Type
+from headrace.schema import ARRIVAL, Field, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
-from headrace.sql.bind.expressions import inside
+from headrace.sql.bind.expressions import clock_of, inside
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import MOMENTS, Relation
+from headrace.sql.bind.scope import CLOCKS, MOMENTS, Relation
+from headrace.sql.printer import to_sql
 
-__all__ = ["as_times", "event_columns", "joined_columns", "window_columns", "window_times"]
+__all__ = ["as_times", "event_columns", "joined_columns", "starts", "window_columns", "window_times"]
+
+
+AnyMoment = Moment | Literal["arrival"]
+#: The column of the plan with the time of arrival.
+_ARRIVED = "arrival()"
 
 
 def event_columns(context: Context, part: s.Select, item: Item, *, alone: bool) -> Item:
@@ -62,6 +71,14 @@ def window_times(part: s.Select, item: Item) -> Item:
     return _with_relation(replace(item, window_times=fields), times)
 
 
+def starts(item: Item, expr: Expr) -> bool:
+    """Whether a column has the start of each event: `le`, or the column that the stream's times come from."""
+    if isinstance(expr, Column) and any(relation.times.get("start") == expr.name for relation in item.relations):
+        return True
+    kind = expr.type(item.stream.schema)
+    return (kind is Type.DATETIME or kind.is_integer) and starts_at(item.stream.node, expr)
+
+
 def as_times(expr: Expr) -> Expr:
     """An expression over the columns of `window_times`, with the times of the window that they stand for."""
     return expr.transform(lambda e: _PLACEHOLDERS.get(e.column, e) if isinstance(e, Column) else e)
@@ -75,6 +92,8 @@ def _asked(part: s.Select, relation: Relation, *, bare: bool) -> dict[str, s.Col
     own = {name.lower() for name in relation.columns}
     found: dict[str, s.Column] = {}
     for one in _outside_brackets(part):
+        if isinstance(one, s.Call) and (clock := clock_of(one)) is not None:
+            one = clock
         if isinstance(one, s.Column) and (name := one.name.text.lower()) in MOMENTS and name not in own:
             named = bare if one.stream is None else one.stream.text.lower() == relation.name.lower()
             if named:
@@ -93,7 +112,7 @@ def _of_window(part: s.Select) -> dict[str, s.Column]:
     return {name: at for name, at in _asked(part, Relation("", {}), bare=True).items() if name.startswith("window")}
 
 
-def _with_relation(item: Item, times: Mapping[Moment, str]) -> Item:
+def _with_relation(item: Item, times: Mapping[AnyMoment, str]) -> Item:
     """An item with a relation of nothing but times, which are meant without the name of a stream."""
     return replace(item, relations=(*item.relations, Relation("", {}, times=times))) if times else item
 
@@ -102,11 +121,31 @@ def _known(item: Item, name: str) -> bool:
     return any(name == column.lower() for relation in item.relations for column in relation.columns)
 
 
-def _added(context: Context, stream: Stream, asked: Mapping[str, s.Column]) -> tuple[Stream, dict[Moment, str]]:
+def _added(context: Context, stream: Stream, asked: Mapping[str, s.Column]) -> tuple[Stream, dict[AnyMoment, str]]:
     """A stream with these times as columns, and the names of the columns."""
     if not asked:
         return stream, {}
-    moments = [MOMENTS[name] for name in asked]
+    found: dict[AnyMoment, str] = {}
+    if clock := next((at for name, at in asked.items() if name in CLOCKS), None):
+        stream, found = _with_arrival(context, stream, clock), {"arrival": _ARRIVED}
+    moments = [moment for name in asked if (moment := MOMENTS[name]) != "arrival"]
+    if not moments:
+        return stream, found
     with context.at(next(iter(asked.values()))):
         node, columns = with_times(stream.node, [EventTime(moment) for moment in moments])
-    return Stream(node), {moment: column.name for moment, column in zip(moments, columns, strict=True)}
+    return Stream(node), found | {moment: column.name for moment, column in zip(moments, columns, strict=True)}
+
+
+def _with_arrival(context: Context, stream: Stream, at: s.Column) -> Stream:
+    """A stream with the time of arrival of each row as a column."""
+    node = stamped(stream.node)
+    if not is_stamped(node):
+        raise context.error(
+            at,
+            "the time of arrival is that of a row of a source, and these rows are made by the query",
+            given=to_sql(at),
+            allowed=f"{at.name.text} in a SELECT over a source, before windows, joins and groups",
+            instead=f"FROM (SELECT *, {at.name.text} AS arrived FROM source)",
+        )
+    outputs = tuple((name, col(name)) for name in stream.schema.names)
+    return Stream(Select(node, (*outputs, (_ARRIVED, col(ARRIVAL).cast(Type.DATETIME)))))

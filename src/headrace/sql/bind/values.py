@@ -18,9 +18,10 @@ from headrace.sql.bind.context import Context
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY, duration, ticks
 
-__all__ = ["constant", "duration_of", "ticks_of", "unit_of", "unit_of_lifetime", "unit_of_type", "word"]
+__all__ = ["calendar_of", "constant", "duration_of", "ticks_of", "unit_of", "unit_of_lifetime", "unit_of_type", "word"]
 
 _SECOND = 1_000_000
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
 def unit_of(node: Node) -> int:
@@ -63,6 +64,20 @@ def duration_of(context: Context, part: s.Duration | s.Number | s.Unary, unit: i
         return duration(" ".join(f"{amount} {unit}" for amount, unit in part.amounts))
 
 
+def calendar_of(context: Context, part: s.Duration) -> tuple[int, s.Duration | None]:
+    """The months of a duration, and the rest of it that has a fixed length."""
+    months, rest = 0, []
+    for amount, unit in part.amounts:
+        size = _MONTHS.get(unit.lower().rstrip("s"))
+        if size is None:
+            rest.append((amount, unit))
+        elif not isinstance(amount, int):
+            raise context.error(part, "months and years are whole", given=to_sql(part), instead="INTERVAL '18' MONTH")
+        else:
+            months += amount * size
+    return months, s.Duration(tuple(rest), at=part.at) if rest else None
+
+
 def _counted(context: Context, part: s.Number, unit: int) -> int:
     if unit == 1 and not isinstance(part.value, int):
         raise context.error(part, "a duration without a unit is a whole number of ticks", given=part.value)
@@ -76,7 +91,7 @@ def ticks_of(context: Context, part: s.Expression, unit: int = 1) -> int:
             return _counted(context, part, unit)
         if isinstance(part, s.Unary) and part.operator == "-":
             return -ticks_of(context, part.value, unit)
-        if isinstance(part, (s.Text, s.DateTime)):
+        if isinstance(part, (s.Text, s.DateTime, s.TypedText)):
             text = part.value if isinstance(part, s.Text) else part.text
             return ticks(text.strip().replace("/", "-").replace(" ", "T", 1))
     raise context.error(

@@ -19,7 +19,7 @@ from headrace.api.stream import Stream
 from headrace.errors import PlanError
 from headrace.expr import Expr, col
 from headrace.modules import Operator
-from headrace.plan.arrival import timed_by
+from headrace.plan.arrival import starts_at, timed_by
 from headrace.plan.nodes import Node
 from headrace.plan.ordered import FIRST
 from headrace.plan.windows import Count, Grid, Session, Snapshot, WindowKind
@@ -166,6 +166,8 @@ def _applied(place: _BoundStream, part: s.Module) -> _BoundStream:
 
 
 def _windowed(place: _BoundStream, part: s.Window) -> _BoundStream:
+    if part.on is not None:
+        place = _on(place, part.on, part)
     if part.where is not None:
         place = place.with_stream(place.stream.where(place.expressions.predicate(part.where)))
     make = _WINDOWS[type(part)]
@@ -194,7 +196,7 @@ def _grid(place: _BoundStream, part: s.GridWindow) -> tuple[_BoundStream, Window
 
 def _written(place: _BoundStream, part: s.Expression) -> str | int:
     """A time as it was written: without an offset, it is one of the window's zone."""
-    if isinstance(part, (s.Text, s.DateTime)):
+    if isinstance(part, (s.Text, s.DateTime, s.TypedText)):
         text = part.value if isinstance(part, s.Text) else part.text
         return text.strip().replace("/", "-").replace(" ", "T", 1)
     return ticks_of(place.context, part, _unit(place))
@@ -308,6 +310,17 @@ def _timed(place: _BoundStream, clock: s.Application | s.Arrival, part: s.Part) 
             instead=f"ON {OWN_TIME}, if the stream's own time is meant: SIZE 60 s ON {OWN_TIME}",
         ) from error
     return place.with_stream(Stream(node))
+
+
+def _on(place: _BoundStream, column: s.Column, part: s.Part) -> _BoundStream:
+    """The stream by the time in a column, which may be its own already."""
+    clock = s.Application(s.Number(0), column)
+    if _is_own(clock):
+        return place
+    expr = place.expressions.bind(column)
+    kind = expr.type(place.stream.schema)
+    own = (kind is Type.DATETIME or kind.is_integer) and starts_at(place.stream.node, expr)
+    return place if own else _timed(place, clock, part)
 
 
 def _is_own(clock: s.Application | s.Arrival) -> bool:

@@ -15,6 +15,7 @@ from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
 from headrace.sql.build.patterns import PatternBuilder
 from headrace.sql.build.tables import TableBuilder
+from headrace.sql.build.window_functions import window_call, with_window_functions
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -223,11 +224,15 @@ class Builder(PatternBuilder, TableBuilder):
     def tick_batch_by(self, at: Span, column: s.Column) -> Clause:
         return Clause("both", (Clause("tick", "batch", at), Clause("tick_by", column, at)), at)
 
-    def select(self, at: Span, *parts: Any) -> s.Select:
+    def select(self, at: Span, *parts: Any) -> s.Select | s.Union:
         given = [part for part in parts if isinstance(part, Clause)]
         source, *joins = next(part.value for part in given if part.field == "from")
         given = [part for part in given if part.field != "from"]
-        return self.make(s.Select, at, given, source=source, joins=tuple(joins), distinct="DISTINCT" in parts)
+        limits = [part for part in given if part.field in ("limit", "offset")]
+        given = [part for part in given if part not in limits]
+        limit = self._limited(limits)
+        more = {"source": source, "joins": tuple(joins), "limit": limit}
+        return with_window_functions(self, self.make(s.Select, at, given, distinct="DISTINCT" in parts, **more))
 
     entries = clauses("entries")
     from_ = clauses("from")
@@ -253,7 +258,49 @@ class Builder(PatternBuilder, TableBuilder):
     def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
         return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
 
-    def from_item(self, at: Span, stream: s.Name | s.Subquery, *parts: Any) -> s.FromItem:
+    fetch = limit
+
+    def fetch_one(self, at: Span) -> Clause:
+        return Clause("limit", s.Limit(1, at=at), at)
+
+    def offset(self, at: Span, count: Token) -> Clause:
+        return Clause("offset", self.whole(count), at)
+
+    def _limited(self, given: list[Clause]) -> s.Limit | None:
+        """LIMIT or FETCH, with OFFSET."""
+        for part in given:
+            if [other.field for other in given].count(part.field) > 1:
+                self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
+        said = {part.field: part for part in given}
+        if "limit" not in said:
+            if said:
+                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
+            return None
+        limit: s.Limit = said["limit"].value
+        return replace(limit, offset=said["offset"].value) if "offset" in said else limit
+
+    qualify = clause("qualify")
+    windows = clauses("windows")
+
+    def named_window(self, at: Span, name: s.Name, *given: Any) -> s.NamedWindow:
+        return s.NamedWindow(name, self.window_of(at, given), at=at)
+
+    def window_function(self, at: Span, *parts: Any) -> s.FromItem:
+        return window_call(self, at, parts)
+
+    def rows_of(self, at: Span, _: Token, name: s.Name, *partition: Clause) -> s.FromItem:
+        keys = self.make(s.SnapshotWindow, at, partition)  # only for its PARTITION BY
+        return s.FromItem(name, (keys,) if partition else (), at=at)
+
+    def descriptor(self, _: Span, __: Token, column: s.Column) -> s.Column:
+        return column
+
+    function_keys = clauses("partition")
+    window_on = clause("on")
+
+    def from_item(self, at: Span, stream: s.Name | s.Subquery | s.FromItem, *parts: Any) -> s.FromItem:
+        if isinstance(stream, s.FromItem):
+            return self.make(s.FromItem, at, parts, stream=stream.stream, brackets=stream.brackets)
         alias = [part for part in parts if isinstance(part, Clause)]
         brackets = tuple(part for part in parts if not isinstance(part, Clause))
         return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)

@@ -18,7 +18,16 @@ MAX_NAME = 255
 MAX_DIGITS = 400  # of a number: more than any type holds, fewer than Python's own limit
 _OPERATORS = {"==": "=", "!=": "<>"}
 _AMOUNT = re.compile(r"([\d.]+)\s*([^\W\d]+)")
+_INTERVAL = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*[^\W\d]+\s*)+")
 _TRUTH = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+#: The parts of a time, and the functions that give them.
+_PARTS = {
+    "year": "year", "month": "month", "day": "day", "hour": "hour", "minute": "minute", "second": "second",
+    "isodow": "day_of_week", "doy": "day_of_year", "epoch": "epoch", "quarter": "quarter", "week": "week", "dow": "dow",
+    "isoyear": "isoyear", "decade": "decade", "century": "century",
+}  # fmt: skip
 
 
 class Token(NamedTuple):
@@ -78,6 +87,7 @@ class ExpressionBuilder:
     late_policy = bad_rows_policy = console = drop_kind = show_what = liveliness = all = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
     compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = word
+    truth_value = trim_side = frame_unit = word
 
     # ---- operators
 
@@ -106,6 +116,12 @@ class ExpressionBuilder:
         kind = rest[-1].lower() if rest and rest[-1] != "NOT" else "value"
         return s.IsJson(value, kind, negated="NOT" in rest, at=at)  # type: ignore[arg-type]
 
+    def is_truth(self, at: Span, value: s.Expression, *rest: str) -> s.IsNull:
+        return s.IsNull(value, len(rest) > 1, rest[-1], at=at)  # type: ignore[arg-type]
+
+    def is_distinct(self, at: Span, left: s.Expression, *rest: Any) -> s.IsDistinct:
+        return s.IsDistinct(left, rest[-1], negated=len(rest) > 1, at=at)
+
     def in_list(self, at: Span, value: s.Expression, *rest: Any) -> s.In:
         negated = rest[0] == "NOT"
         return s.In(value, rest[1:] if negated else rest, negated=negated, at=at)
@@ -114,7 +130,7 @@ class ExpressionBuilder:
         return s.Between(value, rest[-2], rest[-1], negated=len(rest) > 2, at=at)
 
     def like(self, at: Span, value: s.Expression, *rest: Any) -> s.Like:
-        operator = "LIKE" if rest[-2] == "LIKE" else "REGEXP"
+        operator = rest[-2] if rest[-2] in ("LIKE", "ILIKE") else "REGEXP"
         return s.Like(value, rest[-1], operator, negated=len(rest) > 2, at=at)  # type: ignore[arg-type]
 
     def parenthesized(self, _: Span, value: s.Expression) -> s.Expression:
@@ -136,13 +152,85 @@ class ExpressionBuilder:
     def cast(self, at: Span, _: Token, value: s.Expression, type: s.Name) -> s.Cast:
         return s.Cast(value, type, at=at)
 
+    def call_from(self, at: Span, path: tuple[s.Name, ...], value: s.Expression, *places: s.Expression) -> s.Call:
+        """`substring(x FROM 2 FOR 3)`, `trim(' ' FROM x)`."""
+        name = path[-1].text.lower()
+        if name == "trim" and len(places) == 1:
+            return self._trim(at, path[-1], "trim", value, places[0])
+        if name not in ("substring", "substr"):
+            self.fail(f"{name} has no FROM", at, allowed="substring(x FROM 2 FOR 3), trim(' ' FROM x)")
+        return s.Call(path, (value, *places), at=at)
+
+    def trimmed(self, at: Span, path: tuple[s.Name, ...], side: str, *rest: Any) -> s.Call:
+        """`trim(LEADING FROM x)`."""
+        if path[-1].text.lower() != "trim":
+            self.fail(f"{path[-1].text} has no {side}", at, allowed="trim(LEADING ' ' FROM x)")
+        letters = self.text_literal(at, rest[0]) if len(rest) > 1 else s.Text(" ", at=at)
+        function = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}[side]
+        return self._trim(at, path[-1], function, letters, rest[-1])
+
+    def _trim(self, at: Span, name: s.Name, function: str, letters: s.Expression, value: s.Expression) -> s.Call:
+        if letters != s.Text(" "):
+            self.fail("only spaces are trimmed", letters.at, allowed="' '", instead="replace(x, 'y', '')")
+        return s.Call((s.Name(function, at=name.at),), (value,), at=at)
+
+    def call_in(self, at: Span, path: tuple[s.Name, ...], sought: s.Expression, place: Any) -> s.Call:
+        """`position('b' IN x)`."""
+        if path[-1].text.lower() != "position":
+            self.fail(f"{path[-1].text} has no IN", at, allowed="position('b' IN x)")
+        text = place if isinstance(place, s.Expression) else self.text_literal((place.start, place.end), place)
+        return s.Call(path, (sought, text), at=at)
+
+    def short_cast(self, at: Span, value: s.Expression, type: s.Name) -> s.Cast:
+        return s.Cast(value, type, at=at)
+
+    def extract(self, at: Span, _: Token, part: s.Name, value: s.Expression) -> s.Call:
+        """The function of a part of a time: `EXTRACT(YEAR FROM t)` is `year(t)`."""
+        function = _PARTS.get(part.text.lower())
+        if function is None:
+            self.fail(
+                f"a time has no {part.text}", part.at, given=part.text, allowed=", ".join(_PARTS), instead="YEAR"
+            )
+        return s.Call((s.Name(function, at=part.at),), (value,), at=at)
+
+    # ---- types
+
+    def scalar_type(self, at: Span, name: s.Name, *size: str) -> s.Name:
+        return s.Name(f"{name.text}{size[0]}", at=at) if size else name
+
+    def tailed_type(self, at: Span, name: s.Name, *rest: Any) -> s.Name:
+        *size, tail = rest
+        return s.Name(f"{name.text}{''.join(size)} {' '.join(tail.text.upper().split())}", at=at)
+
+    def worded_type(self, at: Span, token: Token, *size: str) -> s.Name:
+        return s.Name(" ".join(token.text.upper().split()) + "".join(size), at=at)
+
+    def nested_type(self, at: Span, name: s.Name, *parts: str) -> s.Name:
+        return s.Name(f"{name.text.upper()}<{', '.join(parts)}>", at=at)
+
+    def list_type(self, at: Span, element: s.Name) -> s.Name:
+        return s.Name(f"ARRAY<{element.text}>", at=at)
+
+    def type_size(self, _: Span, *numbers: Token) -> str:
+        return f"({','.join(str(self.whole(number)) for number in numbers)})"
+
+    def type_part(self, _: Span, type: s.Name) -> str:
+        return type.text
+
+    def type_field(self, _: Span, name: s.Name, type: s.Name) -> str:
+        text = name.text if name.text.isidentifier() else '"' + name.text.replace('"', '""') + '"'
+        return f"{text} {type.text}"
+
     def call(self, at: Span, path: tuple[s.Name, ...], *parts: Any) -> s.Call | s.Cast:
         if parts and isinstance(parts[-1], Clause) and parts[-1].field == "returning":
             return self._returning(self.call(at, path, *parts[:-1]), parts[-1])
-        over = [part for part in parts if isinstance(part, Clause)]
+        given = [part for part in parts if isinstance(part, Clause)]
         plain, named = self.arguments(parts)
         distinct = "DISTINCT" in parts[:1]
-        return self.make(s.Call, at, over, name=path, arguments=plain, named=named, distinct=distinct)
+        return self.make(s.Call, at, given, name=path, arguments=plain, named=named, distinct=distinct)
+
+    def filter(self, at: Span, _: Token, condition: Clause) -> Clause:
+        return Clause("filter", condition.value, at)
 
     def _returning(self, call: s.Call | s.Cast, type: Clause) -> s.Cast:
         """`json_value(x, '$.a' RETURNING LONG)`, which is a cast."""
@@ -167,9 +255,19 @@ class ExpressionBuilder:
         return s.Named(name, value, at=at)
 
     def over(self, at: Span, *given: Clause) -> Clause:
-        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
-        return Clause("over", self.make(s.Over, at, flat), at)
+        return Clause("over", self.window_of(at, given), at)
 
+    def over_name(self, at: Span, name: s.Name) -> Clause:
+        return Clause("over", s.Over(base=name, at=at), at)
+
+    def window_of(self, at: Span, given: Iterable[Clause]) -> s.Over:
+        """A window of OVER; with an ORDER BY and no frame it has that of standard SQL."""
+        flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
+        if any(part.field == "order" for part in flat) and not any(part.field == "frame" for part in flat):
+            flat += self.range_unbounded_frame(at).value
+        return self.make(s.Over, at, flat)
+
+    base = clause("base")
     partition = clauses("partition")
 
     def rows_frame(self, at: Span, rows: Token) -> Clause:
@@ -180,6 +278,30 @@ class ExpressionBuilder:
 
     def unbounded_frame(self, at: Span) -> Clause:
         return Clause("frame", "unbounded", at)
+
+    def range_unbounded_frame(self, at: Span) -> Clause:
+        return self.between_frame(at, "RANGE", s.FrameBound("preceding", at=at), s.FrameBound("current", at=at))
+
+    def current_frame(self, at: Span, unit: str) -> Clause:
+        return self.between_frame(at, unit, *(s.FrameBound("current", at=at),) * 2)
+
+    def between_frame(self, at: Span, unit: str, *bounds: s.FrameBound) -> Clause:
+        return Clause("frame and size", (Clause("frame", unit.lower(), at), Clause("between", bounds, at)), at)
+
+    def unbounded_preceding(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("preceding", at=at)
+
+    def unbounded_following(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("following", at=at)
+
+    def current_row(self, at: Span) -> s.FrameBound:
+        return s.FrameBound("current", at=at)
+
+    def preceding(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("preceding", self.amount((size.start, size.end), size), at=at)
+
+    def following(self, at: Span, size: Token) -> s.FrameBound:
+        return s.FrameBound("following", self.amount((size.start, size.end), size), at=at)
 
     def _frame(self, kind: str, at: Span, size: s.Expression) -> Clause:
         return Clause("frame and size", (Clause("frame", kind, at), Clause("size", size, at)), at)
@@ -257,11 +379,26 @@ class ExpressionBuilder:
     def datetime(self, at: Span, token: Token) -> s.DateTime:
         return s.DateTime(unquoted(token.text[token.text.index("'") :]), at=at)
 
+    def typed_text(self, at: Span, token: Token) -> s.TypedText:
+        start = token.text.index("'")
+        kind = token.text[:start].strip().upper()
+        return s.TypedText("DATE" if kind == "DATE" else "DECIMAL", unquoted(token.text[start:]), at=at)
+
     def duration(self, at: Span, token: Token) -> s.Duration:
+        if token.kind == "INTERVAL":
+            return self._interval(at, token.text)
         amounts = _AMOUNT.findall(token.text)
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     duration_literal = calendar_duration = duration
+
+    def _interval(self, at: Span, text: str) -> s.Duration:
+        """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""
+        _, inside, unit = text.split("'")
+        inside = f"{inside} {unit}" if unit.strip() else inside
+        if not _INTERVAL.fullmatch(inside):
+            self.fail("this is no interval", at, given=text, instead="INTERVAL '10' SECOND, INTERVAL '1 day 2 hours'")
+        return s.Duration(tuple((self._number(number, at), unit) for number, unit in _AMOUNT.findall(inside)), at=at)
 
     def forever(self, at: Span) -> s.Duration:
         return s.Duration((), at=at)
@@ -276,6 +413,6 @@ class ExpressionBuilder:
         """A duration, or a number in the unit of its column."""
         if isinstance(value, s.Duration):
             return value
-        if value.kind == "DURATION":
+        if value.kind in ("DURATION", "INTERVAL"):
             return self.duration(at, value)
         return self.number((value.start, value.end), value)

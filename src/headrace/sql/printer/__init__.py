@@ -18,9 +18,11 @@ from headrace.sql.printer.expressions import (
     listed,
     quoted,
     text,
+    window_text,
     words,
     writes,
     written_name,
+    written_type,
 )
 from headrace.sql.printer.patterns import named_queries
 from headrace.sql.printer.tables import table_columns
@@ -70,7 +72,7 @@ def _(part: s.WindowPolicies) -> str:
 
 def _window(part: s.Window, *own: str) -> str:
     partition, where = clauses("PARTITIONED BY", part.partition), clause("WHERE", part.where)
-    return f"[{words(*own, partition, where, text(part.policies))}]"
+    return f"[{words(*own, clause('ON', part.on), partition, where, text(part.policies))}]"
 
 
 def _starting(starting: s.Expression | str | None) -> str:
@@ -161,14 +163,14 @@ def _(part: s.Join) -> str:
     return words(f"{natural}{kind}JOIN {text(part.right)}", clause("ON", part.on), using)
 
 
-@writes(s.OrderKey)
-def _(part: s.OrderKey) -> str:
-    return words(text(part.value), "DESC" if part.descending else "")
-
-
 @writes(s.Limit)
 def _(part: s.Limit) -> str:
-    return words(f"LIMIT {part.count}", clauses("BY", part.by))
+    return words(f"LIMIT {part.count}", clauses("BY", part.by), f"OFFSET {part.offset}" if part.offset else "")
+
+
+@writes(s.NamedWindow)
+def _(part: s.NamedWindow) -> str:
+    return f"{text(part.name)} AS ({window_text(part.over)})"
 
 
 @writes(s.Select)
@@ -180,6 +182,8 @@ def _(part: s.Select) -> str:
         clause("WHERE", part.where),
         clauses("GROUP BY", part.group),
         clause("HAVING", part.having),
+        clauses("WINDOW", part.windows),
+        clause("QUALIFY", part.qualify),
         clauses("ORDER BY", part.order),
         text(part.limit) if part.limit else "",
     )
@@ -218,7 +222,7 @@ def _columns(columns: tuple[s.TypedColumn, ...]) -> str:
 
 @writes(s.TypedColumn)
 def _(part: s.TypedColumn) -> str:
-    return f"{text(part.name)} {text(part.type)}"
+    return f"{text(part.name)} {written_type(part.type)}"
 
 
 @writes(s.CreateSchema)

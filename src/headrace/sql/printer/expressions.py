@@ -21,14 +21,22 @@ __all__ = [
     "listed",
     "quoted",
     "text",
+    "window_text",
     "words",
     "writes",
     "written_name",
+    "written_type",
 ]
 
+#: Types that are more than a name.
+_TYPE = re.compile(
+    r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>"
+)
+_CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
 _AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
+_AS_BASE = frozenset({"ACTIVE", "PARTITION", "RANGE", "ROWS", "SLIDE", "UNBOUNDED"})  # nor are these in OVER
 
 _LEVELS = (
     ("OR",), ("AND",), ("NOT",), ("=", "<>", "<", "<=", ">", ">="),
@@ -124,10 +132,21 @@ def _(part: s.DateTime) -> str:
     return f"DATETIME {quoted(part.text)}"
 
 
+@writes(s.TypedText)
+def _(part: s.TypedText) -> str:
+    return f"{part.kind} {quoted(part.text)}"
+
+
+def written_type(name: s.Name) -> str:
+    """The name of a type, with its parameters."""
+    return name.text if _TYPE.fullmatch(name.text) else written_name(name)
+
+
 @writes(s.Duration)
 def _(part: s.Duration) -> str:
-    amounts = (f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts)
-    return " ".join(amounts) or "FOREVER"
+    written = " ".join(f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts) or "FOREVER"
+    months = any(unit.lower().rstrip("s") in _CALENDAR for _, unit in part.amounts)
+    return f"INTERVAL {quoted(written)}" if months and len(part.amounts) > 1 else written
 
 
 @writes(s.Column)
@@ -151,7 +170,7 @@ def _level(part: s.Expression) -> int:
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
     if isinstance(part, s.Element):
         return _POSTFIX
-    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsJson | s.IsNull | s.Like) else _PRIMARY
+    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsDistinct | s.IsJson | s.IsNull | s.Like) else _PRIMARY
 
 
 def _at_least(level: int, part: s.Expression) -> str:
@@ -194,7 +213,13 @@ def _(part: s.In) -> str:
 
 @writes(s.IsNull)
 def _(part: s.IsNull) -> str:
-    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}NULL"
+    return f"{_at_least(_COMPARISON + 1, part.value)} IS {_negated(part)}{part.what}"
+
+
+@writes(s.IsDistinct)
+def _(part: s.IsDistinct) -> str:
+    left, right = (_at_least(_COMPARISON + 1, one) for one in (part.left, part.right))
+    return f"{left} IS {_negated(part)}DISTINCT FROM {right}"
 
 
 @writes(s.IsJson)
@@ -223,7 +248,7 @@ def _(part: s.Case) -> str:
 
 @writes(s.Cast)
 def _(part: s.Cast) -> str:
-    return f"CAST({text(part.value)} AS {written_name(part.type)})"
+    return f"CAST({text(part.value)} AS {written_type(part.type)})"
 
 
 @writes(s.Named)
@@ -233,9 +258,33 @@ def _(part: s.Named) -> str:
 
 @writes(s.Over)
 def _(part: s.Over) -> str:
-    size = "UNBOUNDED" if part.frame == "unbounded" else f"{part.frame.upper()} {text(part.size)}"
+    if part == s.Over(base=part.base) and part.base is not None:
+        return f"OVER {written_name(part.base)}"
+    return f"OVER ({window_text(part)})"
+
+
+def window_text(part: s.Over) -> str:
+    """What stands in the parentheses of OVER and WINDOW."""
+    base = written_name(part.base, _AS_BASE) if part.base is not None else ""
+    frame = "UNBOUNDED PRECEDING"
+    if part.between:
+        frame = f"{part.frame.upper()} BETWEEN {text(part.between[0])} AND {text(part.between[1])}"
+    elif part.frame != "unbounded":
+        frame = f"{part.frame.upper()} {text(part.size)} PRECEDING"
     slide, active = clause("SLIDE", part.slide), "ACTIVE EXPIRATION" if part.active else ""
-    return f"OVER ({words(clauses('PARTITION BY', part.partition), size, 'PRECEDING', slide, active)})"
+    return words(base, clauses("PARTITION BY", part.partition), clauses("ORDER BY", part.order), frame, slide, active)
+
+
+@writes(s.FrameBound)
+def _(part: s.FrameBound) -> str:
+    if part.kind == "current":
+        return "CURRENT ROW"
+    return f"{'UNBOUNDED' if part.size is None else text(part.size)} {part.kind.upper()}"
+
+
+@writes(s.OrderKey)
+def _(part: s.OrderKey) -> str:
+    return words(text(part.value), "DESC" if part.descending else "")
 
 
 def _is_array(part: s.Call) -> bool:
@@ -250,4 +299,6 @@ def _(part: s.Call) -> str:
         return f"ARRAY[{listed(part.arguments)}]"
     name = ".".join(written_name(each, _AS_CALL) for each in part.name)
     distinct = "DISTINCT " if part.distinct else ""
-    return words(f"{name}({distinct}{listed((*part.arguments, *part.named))})", text(part.over) if part.over else "")
+    arguments = words(f"{distinct}{listed((*part.arguments, *part.named))}", clauses("ORDER BY", part.order))
+    filtered = f"FILTER (WHERE {text(part.filter)})" if part.filter is not None else ""
+    return words(f"{name}({arguments})", filtered, text(part.over) if part.over else "")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.sql.syntax.expressions import Call, Expression, Name
+from headrace.sql.syntax.expressions import Call, Expression, Name, OrderKey
 from headrace.sql.syntax.parts import Part
-from headrace.sql.syntax.queries import Entry, OrderKey
+from headrace.sql.syntax.queries import Entry
 from headrace.sql.syntax.statements import Statement, TypedColumn
 
 __all__ = [

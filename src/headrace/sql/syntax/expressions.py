@@ -8,9 +8,9 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "In",
-    "IsJson", "IsNull",
-    "Like", "Name", "Named", "Number", "Over", "Star", "Text", "Unary", "Value",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression",
+    "FrameBound", "In", "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "NamedWindow", "Number", "OrderKey",
+    "Over", "Star", "Text", "TypedText", "Unary", "Value",
 ]  # fmt: skip
 
 
@@ -52,6 +52,14 @@ class Value(Expression):
 class DateTime(Expression):
     """`DATETIME '2024-05-01 12:00:00'`."""
 
+    text: str
+
+
+@dataclass(frozen=True)
+class TypedText(Expression):
+    """`DATE '2024-05-01'`, `DECIMAL '1.25'`."""
+
+    kind: Literal["DATE", "DECIMAL"]
     text: str
 
 
@@ -115,9 +123,19 @@ class In(Expression):
 
 @dataclass(frozen=True)
 class IsNull(Expression):
-    """`x IS [NOT] NULL`."""
+    """`x IS [NOT] NULL`, `x IS [NOT] TRUE`, FALSE or UNKNOWN."""
 
     value: Expression
+    negated: bool = False
+    what: Literal["NULL", "TRUE", "FALSE", "UNKNOWN"] = "NULL"
+
+
+@dataclass(frozen=True)
+class IsDistinct(Expression):
+    """`a IS [NOT] DISTINCT FROM b`: a comparison that holds NULL to be equal to NULL."""
+
+    left: Expression
+    right: Expression
     negated: bool = False
 
 
@@ -140,11 +158,11 @@ class Element(Expression):
 
 @dataclass(frozen=True)
 class Like(Expression):
-    """`x [NOT] LIKE 'a%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
+    """`x [NOT] LIKE 'a%'`, `x [NOT] ILIKE 'A%'`, `x [NOT] REGEXP '^a'` (also written RLIKE)."""
 
     value: Expression
     pattern: Expression
-    operator: Literal["LIKE", "REGEXP"] = "LIKE"
+    operator: Literal["LIKE", "ILIKE", "REGEXP"] = "LIKE"
     negated: bool = False
 
 
@@ -174,11 +192,28 @@ class Named(Part):
 
 
 @dataclass(frozen=True)
+class OrderKey(Part):
+    """An entry of ORDER BY."""
+
+    value: Expression
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class FrameBound(Part):
+    """Where a frame begins or ends, from the current row; without a size, all rows before or behind it."""
+
+    kind: Literal["preceding", "current", "following"]
+    size: Expression | None = None
+
+
+@dataclass(frozen=True)
 class Over(Part):
     """`OVER (PARTITION BY k ROWS n PRECEDING …)`: the tuples for each tuple's result (rule 7.5).
 
-    `frame` is `rows` with a Number, `range` with a Duration or a Number, or `unbounded`. `slide` is a Number or a
-    Duration.
+    `frame` is `rows` with a Number, `range` with a Duration or a Number, or `unbounded`; or `rows` or `range` with
+    `between`. `slide` is a Number or a Duration. `base` is a window of the clause WINDOW: `OVER w`, or
+    one that this completes. An ORDER BY without a frame has that of standard SQL, which the builder fills in.
     """
 
     partition: tuple[Expression, ...] = ()
@@ -186,14 +221,29 @@ class Over(Part):
     size: Expression | None = None
     slide: Expression | None = None
     active: bool = False
+    order: tuple[OrderKey, ...] = ()
+    between: tuple[FrameBound, ...] = ()
+    base: Name | None = None
+
+
+@dataclass(frozen=True)
+class NamedWindow(Part):
+    """`WINDOW name AS (…)`."""
+
+    name: Name
+    over: Over
 
 
 @dataclass(frozen=True)
 class Call(Expression):
-    """A function, an aggregate or a module by its name (which may have dots), with DISTINCT and OVER where given."""
+    """A function, an aggregate or a module by its name (which may have dots); aggregates may have DISTINCT, ORDER BY
+    among their arguments, FILTER and OVER.
+    """
 
     name: tuple[Name, ...]
     arguments: tuple[Expression, ...] = ()
     named: tuple[Named, ...] = ()
     distinct: bool = False
     over: Over | None = None
+    filter: Expression | None = None
+    order: tuple[OrderKey, ...] = ()

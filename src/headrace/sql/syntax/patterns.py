@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.sql.syntax.expressions import Call, Duration, Expression, Name, Number
+from headrace.sql.syntax.expressions import Call, Duration, Expression, Name, Number, OrderKey
 from headrace.sql.syntax.parts import Part
-from headrace.sql.syntax.queries import Entry, OrderKey
+from headrace.sql.syntax.queries import Entry
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.sql.syntax.expressions import Column, Expression, Name, Named
+from headrace.sql.syntax.expressions import Column, Expression, Name, Named, NamedWindow, OrderKey
 from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "OrderKey", "Query", "Select", "Subquery",
-    "Union", "Unnest",
+    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "Query", "Select", "Subquery", "Union", "Unnest",
 ]  # fmt: skip
 
 
@@ -60,19 +59,12 @@ class Join(Part):
 
 
 @dataclass(frozen=True)
-class OrderKey(Part):
-    """An entry of ORDER BY."""
-
-    value: Expression
-    descending: bool = False
-
-
-@dataclass(frozen=True)
 class Limit(Part):
-    """`ORDER BY … LIMIT k [BY key, …]`: the first k of each window and key."""
+    """`ORDER BY … LIMIT k [BY key, …] [OFFSET n]`: the first k of each window and key, behind the first n."""
 
     count: int
     by: tuple[Expression, ...] = ()
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +80,8 @@ class Select(Part):
     order: tuple[OrderKey, ...] = ()
     limit: Limit | None = None
     distinct: bool = False
+    windows: tuple[NamedWindow, ...] = ()
+    qualify: Expression | None = None
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,10 @@ class Bracket(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Window(Bracket):
-    """A window; any may be partitioned, filtered and have policies."""
+    """A window; any may be partitioned, filtered and have policies. `on` is the column of a time window's time."""
 
     partition: tuple[Column, ...] = ()
+    on: Column | None = None
     where: Expression | None = None
     policies: WindowPolicies = WindowPolicies()
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from itertools import count
 from typing import Any, ClassVar
 
@@ -207,7 +208,7 @@ class Unbinder:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
-        limit = s.Limit(node.k, tuple(map(self.expression, node.each)))
+        limit = s.Limit(node.k, tuple(map(self.expression, node.each)), node.skip)
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
 
@@ -235,6 +236,8 @@ class Unbinder:
         over = s.Over(partition, slide=slide)
         if frame.rows is not None:
             over = s.Over(partition, "rows", s.Number(frame.rows), slide)
+        elif frame.peers:
+            over = _with_peers(node, partition)
         elif frame.range is not None:
             over = s.Over(partition, "range", _duration(frame.range), slide)
         columns = tuple(s.Entry(_column(name)) for name in visible(node.input.schema.names))
@@ -322,6 +325,9 @@ class Unbinder:
             return self.expression(expr.child)
         if isinstance(expr, engine.Duration):
             return _length(expr.value)
+        if isinstance(expr, engine.Months):
+            months = s.Duration(((abs(expr.value), "month"),))
+            return s.Unary("-", months) if expr.value < 0 else months
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -398,6 +404,15 @@ _LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
 # --- small things ----------------------------------------------------------------------------------------------------
 
 
+def _with_peers(node: p.Over, partition: tuple[s.Expression, ...]) -> s.Over:
+    """The frame of standard SQL, which is for streams of instants."""
+    if not has_points(node.input):
+        raise NotInSql(node.describe())
+    start = s.FrameBound("preceding", _duration(node.frame.range))
+    order = (s.OrderKey(_column(OWN_TIME)),)
+    return s.Over(partition, "range", order=order, between=(start, s.FrameBound("current")))
+
+
 def _everything(source: s.FromItem, **more: Any) -> s.Select:
     return s.Select((s.Entry(s.Star()),), source, **more)
 
@@ -464,6 +479,8 @@ def _literal(value: Any) -> s.Expression:
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())
+    if isinstance(value, (date, Decimal)):
+        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
     if isinstance(value, float) and not math.isfinite(value):
         return _not_finite(value)
     negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -26,8 +27,9 @@ _ODD: dict[Type, list[Any]] = {
     Type.FLOAT: [0.5, -1.5, None],
     Type.BOOLEAN: [True, False, None],
     Type.DATETIME: [0, 1_714_521_600_000_001, None, -1],
+    Type.DATE: [0, 19_844, None, -1],
 }
-_NARROW = {Type.BYTE: 100, Type.SHORT: 10_000}
+_NARROW = {Type.BYTE: 100, Type.SHORT: 10_000, Type.DATE: 20_000}
 
 
 def sample_rows(schema: Schema, start: int, count: int, sample: pa.Table | None = None) -> pa.Table:
@@ -45,6 +47,8 @@ def sample_rows(schema: Schema, start: int, count: int, sample: pa.Table | None 
 def _value(kind: Type, number: int) -> Any:
     if kind.is_array:
         return None if number % 7 == 3 else [_value(kind.element, number + i) for i in range(number % 3)]
+    if kind.is_decimal:
+        return None if number % 7 == 3 else Decimal(number % 10**kind.precision).scaleb(-kind.scale)
     odd = _ODD[kind]
     if number < len(odd):
         return odd[number]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -43,6 +44,8 @@ _ODD_DATES = (
     datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
 )  # fmt: skip
 _FEW, _MANY = 4, 12
+#: Digits of the greatest decimals: sums of many of them still have 38.
+_DIGITS = 28
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,10 @@ def _plain(kind: Type) -> list[Any]:
         return list(_LETTERS if kind is Type.CHAR else _WORDS)
     if kind is Type.BOOLEAN:
         return [False, True]
+    if kind.is_decimal:
+        return [Decimal(value).scaleb(-kind.scale) for value in _WHOLE] if kind.precision > 2 else [Decimal(0)]
+    if kind is Type.DATE:
+        return [_DAY.date() + timedelta(days=days) for days in range(_MANY)]
     return [_DAY + timedelta(hours=hours) for hours in range(_MANY)]
 
 
@@ -116,6 +123,11 @@ def _extreme(kind: Type) -> list[Any]:
         return _held(_ODD_FLOATS if kind is Type.FLOAT else _ODD_DOUBLES, kind)
     if kind.is_text:
         return ["", " ", "0"] if kind is Type.CHAR else list(_ODD_TEXTS)
+    if kind.is_decimal:
+        most = (10 ** min(kind.precision, _DIGITS)) - 1
+        return [Decimal(value).scaleb(-kind.scale) for value in (most, -most, most - 1, 0)]
+    if kind is Type.DATE:
+        return [one.date() for one in _ODD_DATES]
     return _plain(kind) if kind is Type.BOOLEAN else list(_ODD_DATES)
 
 

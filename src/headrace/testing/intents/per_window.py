@@ -158,7 +158,8 @@ def _top(names: tuple[str, ...], options: Options) -> str:
     window = "" if options["window"] == "snapshot" else f".window({_window(options)})"
     descending = "" if options["order"] == "descending" else ", descending=False"
     plain = PLAIN if options["keys"] == "computed" else ""
-    top = f".top({options['k']}, by={_ORDERS[options['by']]}{descending})"
+    skip = "" if options["skip"] == "none" else ", skip=1"
+    top = f".top({options['k']}, by={_ORDERS[options['by']]}{descending}{skip})"
     return f"{names[0]}{_TOP_GROUPS[options['keys']]}{window}{top}{plain}"
 
 
@@ -262,6 +263,7 @@ PER_WINDOW = (
         | {
             "keys": tuple(_TOP_GROUPS),
             "k": ("1", "2", "5"),
+            "skip": ("none", "one"),
             "by": tuple(_ORDERS),
             "order": ("descending", "ascending"),
         },

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -137,6 +138,10 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
         drawn = st.sampled_from(_TEXTS)
     elif kind is Type.BOOLEAN:
         drawn = st.booleans()
+    elif kind.is_decimal:
+        drawn = st.integers(0, 9).map(lambda n: Decimal(n).scaleb(-kind.scale))
+    elif kind is Type.DATE:
+        drawn = st.integers(0, 20).map(lambda n: _DAY.date() + timedelta(days=n))
     else:
         drawn = st.integers(0, 20).map(lambda n: _DAY + timedelta(hours=n))
     held = drawn.map(lambda value: pa.scalar(value, kind.arrow).as_py())  # as a column of that type holds it

@@ -1,0 +1,154 @@
+"""Clauses that stand for others: WINDOW, positions in the list, QUALIFY; ORDER BY and LIMIT in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.api.stream import Stream
+from headrace.errors import nearest
+from headrace.expr import AggregateCall, col
+from headrace.plan.instants import has_points
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.listed import at_position, named_in_list
+from headrace.sql.bind.relations import Item
+from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.times import starts
+from headrace.sql.bind.windows import Tick
+from headrace.sql.printer import to_sql
+from headrace.sql.syntax.rewrite import rewritten
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.queries import Queries
+
+__all__ = ["in_order", "peek", "peeks", "qualified", "resolved", "with_windows"]
+
+#: The column of a QUALIFY, and of the number of a row, until rows are chosen by it.
+QUALIFIED, _PLACE = "_sql_qualify", "_sql_place"
+
+
+def with_windows(context: Context, part: s.Select) -> s.Select:
+    """The SELECT with the windows of its clause WINDOW in place of their names."""
+    named: dict[str, s.Over] = {}
+
+    def complete(one: s.Part) -> s.Part | None:
+        if isinstance(one, s.Subquery):
+            return one
+        return _completed(context, one, named) if isinstance(one, s.Over) and one.base is not None else None
+
+    for window in part.windows:
+        if window.name.text.lower() in named:
+            raise context.error(window.name, f"there are two windows {window.name.text!r}", given=to_sql(window))
+        named[window.name.text.lower()] = rewritten(window.over, complete)
+    return rewritten(replace(part, windows=()), complete)
+
+
+def _completed(context: Context, over: s.Over, named: Mapping[str, s.Over]) -> s.Over:
+    assert over.base is not None
+    base = named.get(over.base.text.lower())
+    if base is None:
+        raise context.error(
+            over.base,
+            f"there is no window {over.base.text!r}",
+            given=over.base.text,
+            allowed=", ".join(named) or "the names of a clause WINDOW name AS (…)",
+            instead=nearest(over.base.text, named) or f"WINDOW {over.base.text} AS (PARTITION BY … ORDER BY …)",
+        )
+    for field in ("partition", "order"):
+        if getattr(over, field) and getattr(base, field):
+            raise context.error(
+                over,
+                f"the window {over.base.text!r} has its {field.upper()} BY already",
+                given=to_sql(over),
+                instead=f"OVER {over.base.text}",
+            )
+    if over == s.Over(base=over.base):
+        return replace(base, at=over.at)
+    partition, order = over.partition or base.partition, over.order or base.order
+    framed = over if over.between or over.frame != "unbounded" else base
+    return replace(framed, base=None, partition=partition, order=order, at=over.at)
+
+
+def resolved(context: Context, part: s.Select, scope: Scope) -> s.Select:
+    """The SELECT with positions in its list, and names of it in a QUALIFY, replaced by what they stand for."""
+
+    def placed(value: s.Expression, clause: str) -> s.Expression:
+        place = at_position(context, value, part.entries, clause)
+        return value if place is None else part.entries[place].value
+
+    group = tuple(replace(entry, value=placed(entry.value, "GROUP BY")) for entry in part.group)
+    order = tuple(replace(key, value=placed(key.value, "ORDER BY")) for key in part.order)
+    entries = [
+        replace(e, value=named_in_list(e.value, part.entries, scope)) if e.alias and e.alias.text == QUALIFIED else e
+        for e in part.entries
+    ]
+    return replace(part, group=group, order=order, entries=tuple(entries))
+
+
+# --- QUALIFY ---------------------------------------------------------------------------------------------------------
+
+
+def qualified(queries: Queries, part: s.Select, tick: Tick) -> Stream:
+    """The rows of a SELECT for which its QUALIFY holds: a column of the list beneath, by which they are chosen."""
+    assert part.qualify is not None
+    if part.limit is not None or part.order:
+        raise queries.context.error(
+            part.limit or part.order[0],
+            "QUALIFY chooses rows after the list, and LIMIT and ORDER BY before it",
+            given=to_sql(part.limit or part.order[0]),
+            instead="SELECT … FROM (SELECT … QUALIFY …) ORDER BY … LIMIT …",
+        )
+    chosen = s.Entry(part.qualify, s.Name(QUALIFIED, at=part.qualify.at), at=part.qualify.at)
+    beneath = queries.select(replace(part, qualify=None, distinct=False, entries=(*part.entries, chosen)), tick)
+    with queries.context.at(part.qualify):
+        rows = beneath.where(col(QUALIFIED))
+    return rows.select(*(name for name in rows.schema.names if name != QUALIFIED))
+
+
+# --- rows in the order of time ---------------------------------------------------------------------------------------
+
+
+def in_order(queries: Queries, part: s.Select, item: Item) -> s.Select:
+    """A SELECT without groups, without an ORDER BY of the stream's own time: rows come in that order.
+
+    Other keys may be names of the list.
+    """
+    if not part.order:
+        return part
+    expressions = queries.expressions(item)
+    values = [named_in_list(key.value, part.entries, expressions.scope) for key in part.order]
+    order = tuple(replace(key, value=value) for key, value in zip(part.order, values, strict=True))
+    unlimited = part.limit is None or has_points(item.stream.node)
+    if item.windowing is None and unlimited and not any(key.descending for key in order):
+        times = [isinstance(value, s.Column) and starts(item, expressions.bind(value)) for value in values]
+        order = () if all(times) else order
+    return replace(part, order=order)
+
+
+def peeks(part: s.Select, item: Item) -> bool:
+    """Whether LIMIT takes the first rows of a stream of instants, in the order of time."""
+    return not part.order and item.windowing is None and item.windows is None and has_points(item.stream.node)
+
+
+def peek(queries: Queries, part: s.Select, item: Item) -> Item:
+    """The first rows of a stream, or of each key of LIMIT … BY."""
+    limit = part.limit
+    assert limit is not None
+    if part.distinct:
+        raise queries.context.error(
+            limit,
+            "LIMIT takes the first rows of the stream, before DISTINCT",
+            given=to_sql(limit),
+            instead="SELECT * FROM (SELECT DISTINCT …) LIMIT …",
+        )
+    expressions = queries.expressions(item)
+    keys = [expressions.bind(key) for key in limit.by]
+    with queries.context.at(limit):
+        if limit.count < 1:
+            raise queries.context.error(limit, "LIMIT takes at least one row", given=to_sql(limit), allowed="1, 2, …")
+        numbered = item.stream.group_by(*keys).over().aggregate(**{_PLACE: AggregateCall("count")})
+        until = limit.offset + limit.count
+        rows = numbered.where((col(_PLACE) > limit.offset) & (col(_PLACE) <= until))
+        return replace(item, stream=rows.select(*item.stream.schema.names))
