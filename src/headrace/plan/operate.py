@@ -122,7 +122,8 @@ class Top(PerWindow):
                     given=f"{name}={place!r}",
                     allowed=f"names but {', '.join(self.with_keys.names)}",
                 )
-        assert not self.places or not (self.each or self.distinct or self.skip), "places are those of all events of a window"
+        chosen = self.each or self.distinct or self.skip
+        assert not self.places or not chosen, "places are those of all events of a window"
 
     def _check_directions(self) -> None:
         given = (self.descending,) if isinstance(self.descending, bool) else self.descending

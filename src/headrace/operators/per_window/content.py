@@ -356,9 +356,9 @@ class TopContent(Content):
         best = (place >= self.top.skip) & (place < self.top.skip + self.top.k)
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         payload = payload.rename_columns(list(self.top.input.schema.names))
-        for name, place in self.top.places:  # there are no `each` and `distinct` beside it
+        for name, kind in self.top.places:  # there are no `each` and `distinct` beside it
             peers = factorize(events.payload.select(self._names("by")))[0][row]
-            payload = payload.append_column(name, pa.array(_PLACES[place](window, peers)[best]))
+            payload = payload.append_column(name, pa.array(_PLACES[kind](window, peers)[best]))
         return self._aligned(windows, window[best], payload)
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
