@@ -204,7 +204,7 @@ class Unbinder:
         return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
 
     def _top(self, node: p.Top) -> s.Query:
-        if node.distinct:
+        if node.distinct or node.places:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
