@@ -6,14 +6,15 @@ import importlib.util
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.changing_tables import bound, refused
 
 import headrace as hr
-from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,17 +79,20 @@ def bag(rows: list[Any]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(map(plain, row)) for row in rows)
 
 
-def _line(row: dict[str, Any]) -> Any:
-    marks = [pytest.mark.xfail(reason=row["waits"], raises=(HeadraceError, AssertionError))] if "waits" in row else []
-    return pytest.param(row, id=row["feature"], marks=marks)
+def bind(row: dict[str, Any]) -> hr.Stream:
+    return list(hr.script(row["headrace"], **_inputs()).queries.values())[-1]
 
 
-@pytest.mark.parametrize("row", [_line(row) for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["feature"]))
 def test_a_line_of_headrace_gives_its_answer(row: dict[str, Any]):
-    script = hr.script(row["headrace"], **_inputs())
-    answer = list(script.queries.values())[-1].cht()
+    answer = bound(lambda: bind(row), row.get("waits")).cht()
     found = [list(r.values())[2:] for r in answer.to_pylist()]
     assert bag(found) == bag(row["answer"])
+
+
+def test_what_waits_is_refused():
+    waits = {row["feature"]: partial(bind, row) for row in ROWS if "waits" in row}
+    assert refused(waits) == set(waits), "some of these run: python -m tests.docs.mark_features"
 
 
 def test_the_lines_of_spark(spark: SparkSession):
