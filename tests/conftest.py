@@ -60,6 +60,7 @@ def spark() -> Iterator[SparkSession]:
 
     session = get_session("local[2,4]", app="headrace tests")
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.decimalOperations.allowPrecisionLoss", "false")  # as histories run
     yield session
     session.stop()
 

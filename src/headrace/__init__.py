@@ -29,6 +29,7 @@ from headrace.api.inputs import (
     read_source,
 )
 from headrace.api.keyed_changes import read_changes
+from headrace.api.materialized import MaterializedView, materialized
 from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
 from headrace.api.running import Run, run, start_all
@@ -115,6 +116,7 @@ __all__ = [
     "HeadraceError",
     "IncrementalAggregate",
     "IncrementalOperator",
+    "MaterializedView",
     "Operator",
     "RowsNotUsed",
     "Run",
@@ -168,6 +170,7 @@ __all__ = [
     "least",
     "lit",
     "match_number",
+    "materialized",
     "max",
     "median",
     "memory",

@@ -152,6 +152,6 @@ class Hinting:
 
 _INTERNAL = ("add", "showing")  # of `Memory`: for the driver
 _HINTS: dict[str, Mapping[str, str]] = {
-    "Framed": FRAMED, "Grouped": GROUPED, "Memory": MEMORY, "Stream": STREAM, "Table": STREAM,
-    "Windowed": WINDOWED,
+    "Framed": FRAMED, "Grouped": GROUPED, "MaterializedView": STREAM, "Memory": MEMORY, "Stream": STREAM,
+    "Table": STREAM, "Windowed": WINDOWED,
 }  # fmt: skip

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Times = NDArray[np.int64]
 
 __all__ = [
+    "BEGINNING",
     "CHRONON",
     "INFINITY",
     "NEG_INFINITY",
@@ -49,6 +50,8 @@ _UNITS = {
     "w": 604_800_000_000, "week": 604_800_000_000,
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: The first instant of the calendar: when the rows begin that a table has always had.
+BEGINNING = -62_135_596_800_000_000
 _DURATION_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 #: Dates out of the range of Python's, as `format_ticks` and files show them.
 _FAR_DATE = re.compile(r"-\d+-|\d{5,}-|0000-")

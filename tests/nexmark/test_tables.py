@@ -29,7 +29,6 @@ TUMBLE = re.compile(r"TUMBLE\((\w+), (\w+), (INTERVAL '10' SECOND)\)")
 MISSING = {
     "HOP and TUMBLE by a column": ["q5", "q7", "q8"],
     "row_number OVER (ORDER BY)": ["q6", "q9", "q18", "q19"],
-    "FILTER": ["q15", "q16", "q17"],
 }
 WAITS = {name: reason for reason, names in MISSING.items() for name in names}
 

@@ -58,6 +58,72 @@ WITH_TABLES = [
     "SELECT x FROM a SEMI JOIN t ON a.k = t.k AND n > 0",
     "SELECT x FROM a ANTI JOIN t ON a.k = t.k",
 ]
+TESTS = [
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b WHERE b.k = a.k)",
+    "SELECT k, i, x FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.y > 0)",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b WHERE b.k = a.k AND b.i <> a.i) AND x >= 0",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b WHERE b.i < a.i) AND NOT EXISTS (SELECT * FROM c WHERE j = i)",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b)",
+    "SELECT k, i, x FROM a WHERE NOT EXISTS (SELECT y FROM b WHERE y = 7)",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.k = a.k)",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT k FROM b WHERE b.k = a.k GROUP BY k HAVING count(*) > 1)",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b, c WHERE b.k = c.k AND b.i = a.i AND c.j < a.x)",
+    "SELECT k, i, x FROM a WHERE x IN (SELECT y FROM b)",
+    "SELECT k, i, x FROM a WHERE x IN (SELECT y FROM b WHERE b.k = a.k) OR i = 1",
+    "SELECT k, i, x FROM a WHERE x NOT IN (SELECT y FROM b)",
+    "SELECT k, i, x FROM a WHERE x NOT IN (SELECT y FROM b WHERE y IS NOT NULL)",
+    "SELECT k, i, x FROM a WHERE x NOT IN (SELECT y FROM b WHERE b.k = a.k)",
+    "SELECT k, i, x FROM a WHERE NOT (x IN (SELECT y FROM b WHERE b.i >= a.i))",
+    "SELECT k, i, x FROM a WHERE NOT (x NOT IN (SELECT y FROM b))",
+    "SELECT k, i, x FROM a WHERE (x NOT IN (SELECT y FROM b)) IS NULL",
+    "SELECT k, i, x FROM a WHERE k IN (SELECT k FROM b GROUP BY k HAVING sum(y) > 0)",
+    "SELECT k, i, x FROM a WHERE x IN (SELECT max(y) FROM b WHERE b.k = a.k)",
+    "SELECT k, i, x FROM a WHERE x > ANY (SELECT y FROM b WHERE b.k = a.k)",
+    "SELECT k, i, x FROM a WHERE x >= ALL (SELECT y FROM b)",
+    "SELECT k, i, x FROM a WHERE NOT x < ALL (SELECT y FROM b)",
+    "SELECT k, i, x FROM a WHERE (x = ANY (SELECT y FROM b)) = FALSE OR i > 1",
+    "SELECT k, i, EXISTS (SELECT * FROM b WHERE b.k = a.k) AS e, x IN (SELECT y FROM b) AS n FROM a",
+    "SELECT k, i, x FROM a WHERE EXISTS (SELECT * FROM b WHERE b.k = a.k) OR EXISTS (SELECT * FROM c WHERE j = x)",
+    "SELECT k, i, x FROM a WHERE CASE WHEN NOT EXISTS (SELECT * FROM b WHERE b.i = a.i) THEN x > 0 ELSE x < 2 END",
+    "SELECT k, i, x FROM a WHERE i IN (SELECT i FROM b WHERE y IN (SELECT j FROM c WHERE c.k = b.k))",
+    "SELECT k, count(*) AS n FROM a WHERE x IN (SELECT y FROM b) GROUP BY k",
+    "SELECT k, x FROM a WHERE k NOT IN (SELECT k FROM t WHERE n > 1)",
+    "SELECT k, n FROM t WHERE NOT EXISTS (SELECT * FROM a WHERE a.k = t.k)",
+]
+VALUES = [
+    "SELECT k, x FROM a WHERE x > (SELECT avg(y) FROM b)",
+    "SELECT k, x, (SELECT count(*) FROM b) AS n FROM a",
+    "SELECT k, x, (SELECT count(*) FROM b WHERE b.k = a.k) AS n FROM a",
+    "SELECT k, x, (SELECT count(*) + coalesce(max(y), a.i) FROM b WHERE b.k = a.k AND b.i = a.i) AS n FROM a",
+    "SELECT k, x, (SELECT max(y) FROM b WHERE b.k = a.k HAVING count(*) < 2) AS n FROM a",
+    "SELECT k, x FROM a WHERE x < (SELECT sum(y) FROM b WHERE b.k = a.k)",
+    "SELECT k, x FROM a WHERE 0 = (SELECT count(*) FROM b WHERE a.k = b.k AND y > 0)",
+    "SELECT k, x FROM a WHERE x = (SELECT min(b.y) FROM b, c WHERE b.k = c.k AND b.i = a.i) OR x IS NULL",
+    "SELECT k, x, (SELECT k FROM b WHERE b.k = a.k GROUP BY k) AS other FROM a",
+    "SELECT k, sum(x) AS s FROM a GROUP BY k HAVING sum(x) > (SELECT avg(y) FROM b)",
+    "SELECT k, count(*) AS n, (SELECT count(*) FROM b WHERE b.k = a.k) AS m FROM a GROUP BY k",
+    "SELECT k, count(*) AS n FROM a GROUP BY k HAVING k IN (SELECT k FROM b) OR count(*) > (SELECT count(*) FROM b)",
+    "SELECT k, sum(x + (SELECT count(*) FROM b WHERE b.i = a.i)) AS s FROM a GROUP BY k",
+    "SELECT x FROM a WHERE x + (SELECT 1) > 1",
+    "SELECT k, sum(x) AS s FROM a WHERE x < (SELECT 2 * avg(i) FROM a AS other WHERE other.k = a.k) GROUP BY k",
+    "WITH m AS (SELECT k, i j FROM b) SELECT x FROM a, m WHERE m.k = a.k AND x = (SELECT max(j) FROM m)",
+    "SELECT k, x, (SELECT y FROM b WHERE b.k = a.k AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS top FROM a",
+]
+SETS = [
+    "SELECT k, i FROM a EXCEPT SELECT k, i FROM b",
+    "SELECT k, i FROM a INTERSECT SELECT k, i FROM b",
+    "SELECT k FROM a UNION SELECT k FROM b EXCEPT SELECT k FROM c",
+    "SELECT k FROM a UNION SELECT k FROM b INTERSECT SELECT k FROM c",
+    "(SELECT k FROM a UNION SELECT k FROM b) INTERSECT SELECT k FROM c",
+    "SELECT k FROM a EXCEPT (SELECT k FROM b EXCEPT SELECT k FROM c)",
+    "SELECT i FROM a UNION ALL (SELECT y FROM b INTERSECT SELECT z FROM c)",
+    "SELECT k FROM a INTERSECT SELECT k FROM t",
+    "SELECT n FROM (VALUES ('a', 1), ('b', 2), (NULL, 3)) AS v (k, n) WHERE EXISTS (SELECT * FROM a WHERE a.k = v.k)",
+    "SELECT x, n FROM a, (VALUES (1, 10), (2, 20)) AS v (i, n) WHERE a.i = v.i",
+    "SELECT x FROM a WHERE x IN (VALUES (1), (7))",
+    "SELECT x FROM a WHERE k IN (SELECT k FROM b INTERSECT SELECT k FROM c)",
+    "SELECT * FROM (SELECT k, i FROM a UNION ALL SELECT k, i FROM b) AS u WHERE i > 0",
+]
 
 
 def relations(*names: str) -> st.SearchStrategy[dict[str, hr.Stream]]:
@@ -81,3 +147,10 @@ def test_oracle_joins(text: str, inputs: dict[str, hr.Stream], n: int):
 @given(relations("a"), buckets())
 def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES, buckets=n)
+
+
+@pytest.mark.parametrize("text", [*TESTS, *VALUES, *SETS])
+@_few(8)
+@given(relations("a", "b", "c"), buckets())
+def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text, inputs, TABLES if " t" in text else {}, buckets=n)

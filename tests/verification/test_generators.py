@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -29,7 +29,8 @@ from headrace.testing.generators.values import Payloads, plain_value
 from headrace.time import INFINITY
 
 SCHEMA = Schema.of("k STRING, i LONG, x DOUBLE")
-EVERY = Schema.of(", ".join(f"c{number} {kind.value}" for number, kind in enumerate(Type)))
+KINDS = [*Type.PLAIN, *(kind.array for kind in Type.PLAIN)]
+EVERY = Schema.of(", ".join(f"c{number} {kind.value}" for number, kind in enumerate(KINDS)))
 PLAIN = {name: values[0] for name, values in DIMENSIONS.items()}
 SEEDS = range(25)
 
@@ -119,7 +120,7 @@ def test_drawn_text_reads_back(payload: str):
     for seed in range(12):
         told = made(seed, schema=EVERY, size=8, payload=payload, speculation="revised", ctis="regular_ctis")
         text = told.drawn()
-        names = {"datetime": datetime, "float": float}
+        names = {"date": date, "datetime": datetime, "float": float}
         data = eval(text, names) if text.startswith("[") else text  # noqa: S307 - what a person would paste
         assert repr(events_table(data, EVERY).to_pylist()) == repr(told.table().to_pylist())
 
@@ -385,7 +386,7 @@ def column(kind: Type, payload: str, *, count: int = 400, seed: int = 0, pool: A
     return [draws.draw()["c"] for _ in range(count)]
 
 
-@pytest.mark.parametrize("kind", Type)
+@pytest.mark.parametrize("kind", KINDS)
 def test_payloads_of_every_type(kind: Type):
     uniform = Counter(map(repr, column(kind, "uniform")))
     assert 2 <= len(uniform) <= 4

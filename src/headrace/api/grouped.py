@@ -17,7 +17,7 @@ from headrace.api.checks import (
 from headrace.api.each import check_one_window, with_answers
 from headrace.api.every_instant import aggregate_node
 from headrace.api.pattern import match_node
-from headrace.api.ranking import distinct_rows, top_node, without_stamps
+from headrace.api.ranking import distinct_rows, ranked_node, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.display.words import clipped
@@ -39,6 +39,7 @@ from headrace.plan.nodes import (
     Node,
     Operate,
 )  # fmt: skip
+from headrace.plan.operate import PLACES, Place
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
 from headrace.plan.times import only
@@ -105,16 +106,54 @@ class Grouped(Hinting):
         events a duration.
         """
         if has_points(self.stream.node):
-            raise self._blocked(calls, named)
+            raise self._blocked("aggregate", calls, named)
         node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named))
         return _stream_of(self, Coalesce(node))
 
-    def _blocked(self, calls: Sequence[Expr | Module], named: Mapping[str, Expr | Module]) -> PlanError:
+    def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
+        """At every instant, each event alive with its columns, and with aggregates of its group's events alive.
+
+        It is for streams whose events last, as `aggregate` is. An event is divided where an aggregate changes: SQL's
+        `sum(v) OVER (PARTITION BY k)`. Keys that are no columns come first.
+        """
+        if has_points(self.stream.node):
+            raise self._blocked("with_columns", calls, named)
+        outputs = named_aggregates(calls, named)
+        names = [name for name, _ in outputs]
+        own = [name for name in self.stream.schema.names if name not in names]
+
+        def one_group(group: Stream) -> Stream:
+            answers = Windowed(Grouped(group, ()), Snapshot()).aggregate(**dict(outputs)).coalesce()
+            return group.select(*own).join(answers)
+
+        found = self.apply(one_group) if self.keys else one_group(self.stream)
+        return found.select(*(name for name, _ in self.keys if name not in own), *own, *names)
+
+    def rank(
+        self, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = False, **places: Place
+    ) -> Stream:
+        """At every instant, each event alive with its columns, and with its places among its group's events alive.
+
+        `rank("price", descending=True, n="row_number")` adds the column `n`. A place is `row_number`, from 1 on, where
+        all columns decide between equal events; `rank`, equal for events with equal `by`, with gaps after them; or
+        `dense_rank`, without gaps. Nulls are last in both directions. It is for streams whose events last, as
+        `aggregate` is. `where(col("n") <= 3)` keeps the first three, and then only these are ranked.
+        """
+        if has_points(self.stream.node):
+            raise self._blocked("rank", (), places)
+        order = columns_or_exprs(by, "rank", "rank('price', n='row_number')")
+        if not places:
+            raise PlanError(
+                "rank needs a place", given="none", allowed=", ".join(PLACES), instead="rank('price', n='row_number')"
+            )
+        return _stream_of(self, ranked_node(self.stream.node, self.keys, order, descending, places))
+
+    def _blocked(self, method: str, calls: Sequence[Expr | Module], named: Mapping[str, object]) -> PlanError:
         outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
         grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
         return PlanError(
             "an aggregate over a stream of instants without a window is blocking: its answer would never come",
-            given=f"{grouped}aggregate({outputs})",
+            given=f"{grouped}{method}({outputs})",
             allowed="aggregates over a window, over(...), which answers for every event, or events that last",
             instead=f"{grouped}window(hr.tumbling('10 s')).aggregate(...), or set_duration('10 s') or "
             f"set_duration(hr.INFINITY) before it",

@@ -9,6 +9,7 @@ from headrace.errors import PlanError
 from headrace.expr import Column, Expr, as_expr
 from headrace.patterns import Pattern
 from headrace.patterns.pattern import pattern as shape_of
+from headrace.plan.absence import unless_followed
 from headrace.plan.base import Node
 from headrace.plan.pattern import Match, Rows
 from headrace.plan.reentrant import reentrant
@@ -39,8 +40,11 @@ def match_node(
         )
     named = tuple((name, Column(v) if isinstance(v, str) else as_expr(v)) for name, v in measures.items())
     if transitions is not None:
+        shape.refuse_absence("with a stream of transitions, a pattern has no absence")
         return reentrant(Match(node, keys, shape.defining(), named, rows=rows), transitions)
-    match = Match(node, keys, shape, named, rows=rows)
+    if shape.absent is not None:
+        shape.check()
+    match = Match(node, keys, shape.present, named, rows=rows)
     if any(ref.function == "state" for ref in match.references.refs.values()):
         raise PlanError(
             "the states of a pattern have names only where its transitions are a stream",
@@ -48,7 +52,7 @@ def match_node(
             allowed="classifier(), the variable of the last event",
             instead="match(pattern, transitions=hr.events(pattern.transitions()), ...)",
         )
-    return match
+    return match if shape.absent is None else unless_followed(match, shape)
 
 
 def _pattern_of(text: str, schema: Schema) -> Pattern:

@@ -6,17 +6,20 @@ what a window holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from headrace.expr import AggregateCall, Expr
 from headrace.expr.nodes import Column
 from headrace.plan.instants import always_ends
-from headrace.plan.nodes import Aggregate, Node, Select, Top, Where
-from headrace.plan.windows import Grid, WindowKind, WindowPolicy
+from headrace.plan.nodes import Aggregate, Coalesce, Node, Select, Top, Where
+from headrace.plan.operate import Place
+from headrace.plan.times import only
+from headrace.plan.windows import Grid, Snapshot, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
+from headrace.time import INFINITY
 
-__all__ = ["Named", "distinct_rows", "top_node", "without_stamps"]
+__all__ = ["Named", "distinct_rows", "ranked_node", "top_node", "without_stamps"]
 
 #: Expressions with their names.
 Named = tuple[tuple[str, Expr], ...]
@@ -45,6 +48,22 @@ def top_node(
         keys, each = (*keys, *zip(names, each, strict=True)), ()
     directions = descending if isinstance(descending, bool) else tuple(descending)
     return Top(below, keys, window, k, tuple(by), directions, tuple(each), tuple(distinct), skip, policy=policy)
+
+
+def ranked_node(
+    below: Node, keys: Named, by: Sequence[Expr], descending: bool | Sequence[bool], places: Mapping[str, Place]
+) -> Node:
+    """At every instant, each event with its places among those of its group; equal neighbours are one event.
+
+    An event's own number keeps equal events separate, so it takes part even if it is not wanted.
+    """
+    taken = {*below.schema.names, *dict(keys), *places}
+    number = next(name for n in count() if (name := f"_{n}") not in taken)
+    hidden = {} if "row_number" in places.values() else {number: "row_number"}
+    directions = descending if isinstance(descending, bool) else tuple(descending)
+    wanted: tuple[tuple[str, Place], ...] = (*places.items(), *((name, "row_number") for name in hidden))
+    whole = Coalesce(Top(below, keys, Snapshot(), INFINITY, tuple(by), directions, places=wanted))
+    return without_stamps(whole if not hidden else only(whole, [name for name in whole.schema.names if name != number]))
 
 
 def distinct_rows(

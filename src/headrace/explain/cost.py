@@ -12,9 +12,10 @@ _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
 def cost_of_run(cost: RunCost) -> str:
     """The cost of the whole run, in one text line."""
-    where = "on Spark" if cost.host == "spark" else "in one thread"
-    batches = f"{cost.batches:,} batch{'' if cost.batches == 1 else 'es'}"
-    return f"measured {where}: {batches}, {_time(cost.seconds)}; operators take {_time(_operators(cost))} of it"
+    batches = f"{cost.batches:,} batch{'' if cost.batches == 1 else 'es'}, {_time(cost.seconds)}"
+    if not _operators(cost):
+        return f"measured on {cost.host}: {batches}"
+    return f"measured in one thread: {batches}; operators take {_time(_operators(cost))} of it"
 
 
 def _operators(cost: RunCost) -> float:

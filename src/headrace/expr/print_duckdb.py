@@ -234,7 +234,7 @@ class DuckDBPrinter(Printer):
         if target.is_text and source.precision == source.scale:  # written without the zero in front of the point
             return fn("regexp_replace", self.typed(value, target), text(r"^(-?)\."), text(r"\1" + "0."))
         if source.is_floating:
-            return self.attempted(self.typed(value, Type.STRING), target)
+            return self.attempted(self.typed(self.typed(value, Type.DOUBLE), Type.STRING), target)
         if target.is_integer:
             return self.attempted(fn("trunc", value), target)
         return super().decimal_cast(value, source, target)

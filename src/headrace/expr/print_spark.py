@@ -59,8 +59,10 @@ def _zero(bound: Bound) -> Node:
 
 
 def _negate(bound: Bound, a: Node) -> Node:
-    exact = bound.type.is_floating or bound.type.is_decimal
-    return exp.Paren(this=exp.Neg(this=a)) if exact else fn("try_subtract", _zero(bound), a)
+    if bound.type.is_floating:
+        return exp.Paren(this=exp.Neg(this=a))
+    value = fn("try_subtract", _zero(bound), a)  # a minus sign rounds decimals to 34 digits
+    return rounded_decimal(bound, value) if bound.type.is_decimal else value
 
 
 def _arithmetic(name: str) -> Build:
@@ -78,9 +80,9 @@ def _shift_months(bound: Bound, a: Node, months: Node) -> Node:
 
 
 def _abs(bound: Bound, a: Node) -> Node:
-    if bound.type.is_floating or bound.type.is_decimal:
+    if bound.type.is_floating:
         return fn("abs", a)
-    return when(op(exp.LT, a, _zero(bound)), fn("try_subtract", _zero(bound), a), a)
+    return when(op(exp.LT, a, _zero(bound)), _negate(bound, a), a)
 
 
 def _whole(name: str) -> Build:

@@ -156,6 +156,12 @@ def top(t: Translation, node: Top) -> None:
     distinct = [*window, *(t.over(expr, below) for expr in node.distinct)]
     each = [*window, *(t.over(expr, below) for expr in node.each)]
     sorting = f"ORDER BY {', '.join(ranks)}"
+    peers = f"ORDER BY {', '.join(ranks[: len(node.by)])}"
+    places = "".join(
+        f", {place}() OVER (PARTITION BY {', '.join(each)} {sorting if place == 'row_number' else peers}) AS __place{i}"
+        for i, (_, place) in enumerate(node.places)
+    )
+    values |= {name: f"CAST(__place{i} AS BIGINT)" for i, (name, _) in enumerate(node.places)}
     chosen = "content"
     if node.distinct:
         chosen = "chosen"
@@ -167,7 +173,7 @@ def top(t: Translation, node: Top) -> None:
     t.give(
         node,
         f"""WITH {windows}, ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank FROM {chosen}
+  SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank{places} FROM {chosen}
 )
 SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked
 WHERE __rank > {node.skip} AND __rank <= {node.skip + node.k}""",

@@ -42,14 +42,19 @@ def until_now(node: Node) -> Node:
     return _rewritten(node, limited)
 
 
-def followed(node: Node) -> Node:
-    """The plan for a started query: over tables as they change. Their times are shown as those of its other inputs."""
+def followed(node: Node, *, promises: bool = True) -> Node:
+    """The plan for a started query: over tables as they change. Their times are shown as those of its other inputs.
+
+    With `promises=False` the tables promise nothing, and statements have no time because of it.
+    """
     sources = sources_of(node)
     others = [source.dates for source in sources if _read_of(source) is None]
     dated = any(others or (not read.table.numbers for read in table_reads(*sources)))
 
     def live(source: Source, read: LiveTableRead) -> Source:
-        return replace(source, origin=AdapterRead(replace(read, until=None)), dated=dated)
+        return replace(
+            source, origin=AdapterRead(replace(read, until=None, promises=read.promises and promises)), dated=dated
+        )
 
     return _rewritten(node, live)
 

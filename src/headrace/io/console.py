@@ -31,7 +31,7 @@ from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
 from headrace.literals import format_date, sql_text
 from headrace.progress import Progress
-from headrace.time import INFINITY, format_ticks
+from headrace.time import BEGINNING, INFINITY, format_ticks
 
 __all__ = [
     "Row", "batch_rows", "batch_table", "close", "drawn_lines", "show_batch", "show_losses", "show_table", "text_of",
@@ -110,7 +110,8 @@ def drawn_lines(table: pa.Table, *, sql: bool = False) -> Iterator[str]:
 def text_of(name: str, value: object, *, dates: bool = False, sql: bool = False) -> str:
     """A value of a column, as text, with `sql` as SQL writes it; times are in ticks, and may be missing."""
     if name in _TIMES and (value is None or isinstance(value, int)):
-        return "" if value is None else format_ticks(value, dates=dates)
+        always = name == "le" and value == BEGINNING  # the rows that a table has always had
+        return "-∞" if always else "" if value is None else format_ticks(value, dates=dates)
     if sql:
         return sql_text(value)
     if value is None:

@@ -45,19 +45,70 @@ from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Admit, Node, Source
 from headrace.plan.policies import Explicit, Physical
 from headrace.schema import Field, Schema, Type
-from headrace.time import INFINITY, format_ticks, ticks
+from headrace.time import BEGINNING, INFINITY, format_ticks
 
-__all__ = ["BEGINNING", "LiveTable", "LiveTableRead"]
+__all__ = ["ChangingTable", "LiveTable", "LiveTableRead"]
 
-#: When the rows begin that a table has always had: the first instant of the calendar.
-BEGINNING = ticks("0001-01-01T00:00:00Z")
 _PROMISE_EVERY = 1_000_000  # ticks between two promises
 _TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
 _PARTITION = "changes"
 Places = NDArray[np.int64]
 
 
-class LiveTable:
+class ChangingTable:
+    """A table that queries read by the log of its changes."""
+
+    def __init__(self, name: str, schema: Schema) -> None:
+        self.name, self.schema = name, schema
+        #: Whether its times are given as numbers, not as dates.
+        self.numbers = False
+        self._log = _Log(Schema((*_TIMES, *schema)))
+        self._lock = threading.RLock()
+
+    def __str__(self) -> str:
+        return f"table {self.name}"
+
+    @property
+    def dates(self) -> bool:
+        """Whether users see its times as dates."""
+        raise NotImplementedError
+
+    @property
+    def log_schema(self) -> Schema:
+        """The columns of the log."""
+        return self._log.schema
+
+    @property
+    def changes(self) -> int:
+        """How many rows the log has."""
+        return len(self._log)
+
+    def log(self, start: int, end: int) -> pa.Table:
+        """Rows of the log."""
+        return self._log.rows(start, end)
+
+    def so_far(self, until: int | None = None) -> pa.Table:
+        """The log up to a row, without promises, and with the one that nothing changes any more."""
+        with self._lock:
+            events = self.log(0, self.changes if until is None else until)
+        events = events.filter(pc.not_equal(events["kind"], "cti"))
+        return pa.concat_tables([events, self._promise(INFINITY)])
+
+    def follow(self) -> int:
+        """How many rows the log has for a started query, after what can be promised now is."""
+        raise NotImplementedError
+
+    def _promise(self, time: int) -> pa.Table:
+        row = {"kind": "cti", "le": time}
+        return pa.Table.from_pylist([row], schema=self.log_schema.arrow)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker of Spark reads the log from files; driver and workers share the directory, as they share checkpoints.
+        with self._lock:
+            return _StoredTable, (self.name, self.log_schema, str(self._log.stored()))
+
+
+class LiveTable(ChangingTable):
     """The rows of a table, and the log of their changes. Each change is checked as a whole, before any of it is made.
 
     `key` columns identify a row, and are never null; `required` columns are never null. `defaults` are the values of
@@ -74,36 +125,24 @@ class LiveTable:
         required: Sequence[str] = (),
         defaults: Mapping[str, Expr] | None = None,
     ) -> None:
-        self.name, self.schema, self.key = name, schema, tuple(key)
+        super().__init__(name, schema)
+        self.key = tuple(key)
         self.required = tuple(dict.fromkeys((*key, *required)))
         self.defaults = dict(defaults or {})
         self.rows: pa.Table = schema.arrow.empty_table()
         self._clock = clock
         self._starts: Places = np.empty(0, np.int64)
-        self._log = _Log(Schema((*_TIMES, *schema)))
-        self._lock = threading.RLock()
         #: The time of the latest statement or promise.
         self.latest = BEGINNING
         #: Whether a started query follows it; whether its latest statement took its time from the clock.
         self._followed, self._clocked = False, True
-        #: Whether its times are given as numbers, not as dates.
-        self.numbers = False
-
-    def __str__(self) -> str:
-        return f"table {self.name}"
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
     @property
     def dates(self) -> bool:
-        """Whether users see its times as dates."""
         return self.latest > BEGINNING and not self.numbers
-
-    @property
-    def log_schema(self) -> Schema:
-        """The columns of the log."""
-        return self._log.schema
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -191,24 +230,7 @@ class LiveTable:
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
-    @property
-    def changes(self) -> int:
-        """How many rows the log has."""
-        return len(self._log)
-
-    def log(self, start: int, end: int) -> pa.Table:
-        """Rows of the log."""
-        return self._log.rows(start, end)
-
-    def so_far(self, until: int | None = None) -> pa.Table:
-        """The log up to a row, without promises, and with the one that nothing changes any more."""
-        with self._lock:
-            events = self.log(0, self.changes if until is None else until)
-        events = events.filter(pc.not_equal(events["kind"], "cti"))
-        return pa.concat_tables([events, self._promise(INFINITY)])
-
     def follow(self) -> int:
-        """How many rows the log has for a started query, after what can be promised now is."""
         with self._lock:
             self._followed = True
             time = self._clock() if self._clocked else self.latest
@@ -217,15 +239,6 @@ class LiveTable:
                 self._log.promised = time
                 self.latest = max(self.latest, time)
             return self.changes
-
-    def _promise(self, time: int) -> pa.Table:
-        row = {"kind": "cti", "le": time}
-        return pa.Table.from_pylist([row], schema=self.log_schema.arrow)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A worker of Spark reads the log from files; driver and workers share the directory, as they share checkpoints.
-        with self._lock:
-            return _StoredTable, (self.name, self.log_schema, str(self._log.stored()))
 
 
 def _words(row: Mapping[str, Any]) -> str:
@@ -306,8 +319,10 @@ def _read(file: Path) -> pa.Table:
 class LiveTableRead(SourceAdapter):
     """The log of a table as a source; `until` is the number of its rows that a run to the end reads, by default all."""
 
-    table: LiveTable
+    table: ChangingTable
     until: int | None = None
+    #: Whether a started query lets statements happen by the clock from then on; the answer of a view does not.
+    promises: bool = True
 
     def __str__(self) -> str:
         return str(self.table) if self.until is None else f"{self.table} as of change {self.until}"
@@ -317,7 +332,7 @@ class LiveTableRead(SourceAdapter):
         return self.table.log_schema
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - one partition
-        return {_PARTITION: Offsets(0, self.table.follow())}
+        return {_PARTITION: Offsets(0, self.table.follow() if self.promises else self.table.changes)}
 
     def read(
         self,

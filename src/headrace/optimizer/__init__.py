@@ -17,6 +17,7 @@ from headrace.optimizer.group_where_joined import group_where_joined
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
+from headrace.optimizer.rank_no_more import rank_no_more
 from headrace.optimizer.read_tables import read_tables
 from headrace.optimizer.share_windows import share_windows
 from headrace.optimizer.slide_over_panes import slide_over_panes
@@ -39,6 +40,7 @@ class Rule(Protocol):
 #: `final_by_answer` comes last, because it applies to the windows that are left then.
 RULES: tuple[Rule, ...] = (
     read_tables,
+    rank_no_more,
     filter_before_windows,
     share_windows,
     push_filters,

@@ -17,11 +17,11 @@ from headrace.expr import Literal as Constant
 from headrace.patterns.nfa import ACCEPT, Automaton, automaton, of_words
 from headrace.patterns.program import Slot
 from headrace.patterns.references import START, References, prev
-from headrace.patterns.regex import Choice, Shape, Symbol, chained, parse, repeated
+from headrace.patterns.regex import Absent, Chain, Choice, Shape, Symbol, chained, parse, repeated
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY, DurationLike, TimeLike, duration, format_duration, ticks
 
-__all__ = ["TRANSITION", "Matches", "Pattern", "Register", "Skip", "of_this_tuple", "pattern"]
+__all__ = ["TRANSITION", "Matches", "Pattern", "Register", "Skip", "absence_elsewhere", "of_this_tuple", "pattern"]
 
 Matches = Literal["one", "all"]
 #: The columns of a transition, where these are a stream.
@@ -117,6 +117,14 @@ class Pattern:
         found = replace(self, shape=chained(self.shape, shape))
         return found if condition is None else found.define({variable: condition})
 
+    def then_not(self, variable: str, condition: Expr | None = None) -> Pattern:
+        """End with an absence: no tuple of the variable comes after the match, `within` after its first tuple.
+
+        The condition may use columns of the match: `then_not("Paid", col("order") == col("Order.order"))`.
+        """
+        found = replace(self, shape=chained(self.shape, Absent(_symbol(variable).name)))
+        return found if condition is None else found.define({variable: condition})
+
     def then_shape(self, text: str, **conditions: Expr) -> Pattern:
         """Append a part in text form: `then_shape("(A | B)+")`."""
         return replace(self, shape=chained(self.shape, parse(text))).define(conditions)
@@ -164,7 +172,10 @@ class Pattern:
         """A match begins only with the first tuple of its group, as `^` in SQL."""
         if self.shape is None:
             raise PlanError("an anchored pattern needs a shape", given="no shape", instead="pattern('A B').anchored()")
-        nfa, known = automaton(self.shape), dict(self.conditions)
+        present = self.present.shape
+        if present is None or _has_absence(present):
+            raise absence_elsewhere(str(self.shape))
+        nfa, known = automaton(present), dict(self.conditions)
         first = (count() > 1) | prev(START).is_null()
         for name in dict.fromkeys(nfa.variables[state - 1] for state in nfa.moves[0] if state != ACCEPT):
             known[name] = known[name] & first if name in known else first
@@ -200,6 +211,21 @@ class Pattern:
     def variables(self) -> tuple[str, ...]:
         return () if self.shape is None else self.shape.variables()
 
+    @property
+    def absent(self) -> str | None:
+        """The variable that must be absent after a match."""
+        last = self.shape.items[-1] if isinstance(self.shape, Chain) and self.shape.items else None
+        return last.name if isinstance(last, Absent) else None
+
+    @cached_property
+    def present(self) -> Pattern:
+        """The pattern without its absence."""
+        if self.absent is None:
+            return self
+        assert isinstance(self.shape, Chain)
+        conditions = tuple((name, condition) for name, condition in self.conditions if name != self.absent)
+        return replace(self, shape=chained(*self.shape.items[:-1]), conditions=conditions)
+
     @cached_property
     def automaton(self) -> Automaton:
         """The automaton of the shape; for all matches, with one way for each match."""
@@ -217,6 +243,7 @@ class Pattern:
         [('start', 'A', '1:A', True), ('1:A', 'B', '2:B', True), ('2:B', 'B', '2:B', True)]
         """
         self.check()
+        self.refuse_absence("the transitions of a pattern say what follows, not what is absent")
         assert self.shape is not None
         found = of_words(automaton(self.shape))
         names, alive = found.names, {"le": ticks(since), "re": ticks(until)}
@@ -243,6 +270,12 @@ class Pattern:
 
     def check(self) -> None:
         """Refuse patterns that no stream can have."""
+        if self.absent is not None:
+            self._check_absence(self.absent)
+            self.present.check()
+            return
+        if self.shape is not None and _has_absence(self.shape):
+            raise absence_elsewhere(str(self.shape))
         if self.shape is None or self.shape.nullable:
             raise PlanError(
                 "a pattern must match at least one tuple",
@@ -277,6 +310,28 @@ class Pattern:
                 instead="skip('to next row')",
             )
 
+    def _check_absence(self, name: str) -> None:
+        present = self.present.shape
+        if present is None or name in present.variables() or _has_absence(present):
+            raise absence_elsewhere(str(self.shape))
+        if self.span is None or self.span >= INFINITY:
+            raise PlanError(
+                f"!{name} needs a time: without it, the absence is never certain",
+                given=str(self.shape),
+                allowed="a pattern with within(...)",
+                instead="pattern('A B* !C', within='10 s')",
+            )
+
+    def refuse_absence(self, what: str) -> None:
+        """Refuse the pattern if it ends with an absence."""
+        if self.absent is not None:
+            raise PlanError(
+                what,
+                given=str(self.shape),
+                allowed=f"a pattern without !{self.absent}",
+                instead=str(self.present.shape),
+            )
+
     def __str__(self) -> str:
         parts = [f"({self.shape})"]
         parts += [f"define {name} as {condition}" for name, condition in self.conditions]
@@ -308,6 +363,20 @@ def pattern(
     made = Pattern(parse(shape) if shape else None).define(define).skip(skip)
     made = made if where is None else made.where(where)
     return made if within is None else made.within(within)
+
+
+def _has_absence(shape: Shape) -> bool:
+    return isinstance(shape, Absent) or any(map(_has_absence, shape.parts))
+
+
+def absence_elsewhere(given: str) -> PlanError:
+    """The error of an absence that is not the end of a pattern."""
+    return PlanError(
+        "an absence is the end of a pattern, after what it follows",
+        given=given,
+        allowed="A B* !C: one variable, once, after everything else, without a quantifier",
+        instead="elsewhere, a variable whose condition is the opposite: A N* B, where N is a row that is not a C",
+    )
 
 
 def _symbol(variable: Any) -> Symbol:

@@ -2,6 +2,7 @@
 
     A B+ (C | D)? E{2,4}        quantifiers are greedy; with a `?` after them they are reluctant
     PERMUTE(A, B, C)            these, in any order
+    A B* !C                     at the end: no C after it
 
 Of several ways to match, the earlier one of `|` is preferred, the longer one of a greedy quantifier, the shorter one of
 a reluctant one, and of `PERMUTE` the one that comes first in the order of its parts. A repetition that takes no tuple
@@ -17,9 +18,9 @@ from itertools import permutations
 
 from headrace.errors import PlanError
 
-__all__ = ["Chain", "Choice", "Permute", "Repeat", "Shape", "Symbol", "chained", "parse", "repeated"]
+__all__ = ["Absent", "Chain", "Choice", "Permute", "Repeat", "Shape", "Symbol", "chained", "parse", "repeated"]
 
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z_0-9]*)|([()|,])|((?:\*|\+|\?|\{\s*\d*\s*,?\s*\d*\s*\})\??)|(\S))")
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z_0-9]*)|([()|,!])|((?:\*|\+|\?|\{\s*\d*\s*,?\s*\d*\s*\})\??)|(\S))")
 _COUNTS = re.compile(r"\{\s*(\d*)\s*(,?)\s*(\d*)\s*\}")
 _EXAMPLE = "pattern('A B+ (C | D)?')"
 #: The most copies of a part: each is a state of its own.
@@ -161,6 +162,19 @@ class Permute(Shape):
         return f"PERMUTE({', '.join(map(str, self.items))})"
 
 
+@dataclass(frozen=True)
+class Absent(Shape):
+    """No tuple of a variable, at the end of a shape: it takes no tuple of the match."""
+
+    name: str
+
+    def variables(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def __str__(self) -> str:
+        return f"!{self.name}"
+
+
 def chained(*shapes: Shape | None) -> Shape | None:
     """A chain of shapes; None if there are none."""
     found: list[Shape] = []
@@ -247,7 +261,13 @@ class _Parser:
                 items.append(self.choice())
             self.close()
             return Permute(tuple(items))
-        return Symbol(word)
+        return self.absent() if word == "!" else Symbol(word)
+
+    def absent(self) -> Shape:
+        if self.at == len(self.tokens) or self.tokens[self.at][1] != 1:
+            raise self.wrong("after ! comes the variable that must be absent")
+        self.at += 1
+        return Absent(self.tokens[self.at - 1][0])
 
     def take(self, word: str) -> bool:
         found = self.at < len(self.tokens) and self.tokens[self.at][0] == word
@@ -262,7 +282,7 @@ class _Parser:
         return PlanError(
             f"this is not the shape of a pattern: {what}",
             given=self.text,
-            allowed="variables, quantifiers * + ? {n,m}, |, brackets, PERMUTE(A, B)",
+            allowed="variables, quantifiers * + ? {n,m}, |, brackets, PERMUTE(A, B), and !C at the end",
             instead=_EXAMPLE,
         )
 

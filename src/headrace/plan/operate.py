@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from headrace.errors import PlanError
 from headrace.expr import Expr
@@ -13,9 +13,10 @@ from headrace.plan.base import Reach, refuse_reserved
 from headrace.plan.instants import always_ends
 from headrace.plan.per_window import PerWindow
 from headrace.plan.windows import Grid, Timestamping
-from headrace.schema import Schema
+from headrace.schema import Field, Schema, Type
+from headrace.time import INFINITY
 
-__all__ = ["Operate", "Top"]
+__all__ = ["PLACES", "Operate", "Place", "Top"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,10 @@ class Operate(PerWindow):
         return f"Operate {self.module}[{fields}] {self.window_text()}"
 
 
+#: The numbers of ranked events: each its own; equal for equal events, with gaps after them; or without gaps.
+Place = Literal["row_number", "rank", "dense_rank"]
+PLACES: tuple[Place, ...] = ("row_number", "rank", "dense_rank")
+
 _DIRECTIONS = {True: "descending", False: "ascending"}
 
 
@@ -83,8 +88,11 @@ class Top(PerWindow):
     each: tuple[Expr, ...] = ()
     distinct: tuple[Expr, ...] = ()
     skip: int = 0
+    #: Columns with the places of events in the order, from 1 on; `k` is then infinite if all events are wanted.
+    places: tuple[tuple[str, Place], ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_places()
         if type(self.skip) is not int or self.skip < 0:
             raise PlanError(
                 "top skips a number of events", given=self.skip, allowed="a whole number from 0 on", instead="skip=10"
@@ -103,6 +111,19 @@ class Top(PerWindow):
                 raise PlanError("rows cannot be compared by a list", given=str(expr), allowed="columns of one value")
         refuse_reserved(self.schema, self.input.schema)
         self.check_policy()
+
+    def _check_places(self) -> None:
+        for name, place in self.places:
+            if place not in PLACES:
+                raise PlanError("unknown place", given=f"{name}={place!r}", allowed=", ".join(PLACES))
+            if name in self.with_keys:
+                raise PlanError(
+                    f"the stream has a column {name!r} already",
+                    given=f"{name}={place!r}",
+                    allowed=f"names but {', '.join(self.with_keys.names)}",
+                )
+        chosen = self.each or self.distinct or self.skip
+        assert not self.places or not chosen, "places are those of all events of a window"
 
     def _check_directions(self) -> None:
         given = (self.descending,) if isinstance(self.descending, bool) else self.descending
@@ -124,7 +145,7 @@ class Top(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        return self.with_keys
+        return Schema((*self.with_keys.fields, *(Field(name, Type.LONG) for name, _ in self.places)))
 
     @property
     def reach(self) -> Reach:
@@ -136,8 +157,10 @@ class Top(PerWindow):
     def describe(self) -> str:
         each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
+        places = "".join(f", {name} = {place}" for name, place in self.places)
+        count = "all" if self.k == INFINITY else self.k
         skip = f" after {self.skip}" if self.skip else ""
-        return f"Top {self.k}{skip} by {self._order()}{each}{distinct} {self.window_text()}"
+        return f"Top {count}{skip} by {self._order()}{each}{distinct}{places} {self.window_text()}"
 
     def _order(self) -> str:
         if isinstance(self.descending, bool):

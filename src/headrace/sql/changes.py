@@ -17,7 +17,7 @@ from headrace.api.running import run_quietly
 from headrace.api.tables import Table, changed, new_table
 from headrace.display.words import counted
 from headrace.expr import Expr, evaluate, lit, predicate_mask
-from headrace.io.live_table import BEGINNING, Places
+from headrace.io.live_table import Places
 from headrace.plan.nodes import Source
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
@@ -27,10 +27,11 @@ from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import plain, widens
 from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import ticks_of
-from headrace.sql.peek import current_rows, is_relation, parts_of
+from headrace.sql.peek import current_rows
 from headrace.sql.printer import to_sql
-from headrace.time import INFINITY, ticks
+from headrace.time import BEGINNING, INFINITY, ticks
 
 __all__ = [
     "answers",
@@ -46,7 +47,7 @@ __all__ = [
 #: The number of a row, beside the columns of its table, in queries for conditions.
 _PLACE = "_sql_place"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_COLUMNS = pa.table({"one": [0]})
+_NO_COLUMNS = pa.table([pa.nulls(1)], names=["one"])  # not of a list: that loads pandas
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.api.stream import Stream
+from headrace.host.result import Result
 from headrace.sql import syntax as s
-from headrace.sql.peek import Order
+from headrace.sql.peek import Order, current
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "Verified", "Words"]
 
@@ -42,6 +45,10 @@ class Answers(Outcome):
     def shown(self) -> Stream:
         """The stream to run for a view of its answers."""
         return self.stream if self.peek is None else self.peek
+
+    def rows(self, result: Result) -> pa.Table:
+        """The rows of its answers that hold now, in its order."""
+        return current(result, self.order)
 
 
 @dataclass(frozen=True)

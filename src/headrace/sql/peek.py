@@ -18,41 +18,17 @@ from headrace.api.running import run_quietly
 from headrace.api.stream import Stream
 from headrace.host.result import Result
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import Catalog
 from headrace.sql.bind.grouping import column_name
 from headrace.sql.bind.relations import plain
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY
 
-__all__ = ["Order", "current", "current_rows", "is_relation", "parts_of", "with_keys"]
+__all__ = ["Order", "current", "current_rows", "with_keys"]
 
 #: Columns to sort by, and which of them descend.
 Order = Sequence[tuple[str, bool]]
 #: The values of ORDER BY that are not in the list of a query, as columns behind it.
 _KEY = "_sql_order"
-
-
-def is_relation(query: s.Query, catalog: Catalog) -> bool:
-    """Whether a query is about tables alone, without windows: then its answer is what holds now."""
-    parts = parts_of(query)
-    named = {one.name.text.lower() for one in parts if isinstance(one, s.NamedQuery)}
-    for one in parts:
-        if isinstance(one, s.FromItem) and one.brackets:
-            return False
-        name = one.stream if isinstance(one, s.FromItem) else None
-        if isinstance(name, s.Name) and name.text.lower() not in named and not catalog.holds_rows(name.text):
-            return False
-    return True
-
-
-def parts_of(part: s.Part) -> list[s.Part]:
-    """A part and all parts inside it."""
-    found, waiting = [], [part]
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting += one.parts()
-    return found
 
 
 def current_rows(stream: Stream, options: Mapping[str, Any]) -> pa.Table:

@@ -32,25 +32,27 @@ from headrace.sql import changes
 from headrace.sql import syntax as s
 from headrace.sql.aggregates import completes, module_of
 from headrace.sql.bind import sources
-from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry, ViewEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.scope import visible
+from headrace.sql.bind.stored import is_relation
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Answers, Delivery, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
-from headrace.sql.peek import is_relation, with_keys
+from headrace.sql.peek import with_keys
 from headrace.sql.printer import to_sql
 from headrace.sql.shipped import LIBRARY, about
 from headrace.sql.table_statements import TableStatements
+from headrace.sql.view_statements import ViewStatements, names_read
 from headrace.time import duration
 
 __all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
 
 
-class SqlSession(TableStatements):
+class SqlSession(TableStatements, ViewStatements):
     """Executes statements. The catalog starts with `streams`; Arrow tables and pandas frames among them are tables.
     `functions` are functions and modules by name.
 
@@ -97,7 +99,7 @@ class SqlSession(TableStatements):
     def execute(self, text: str) -> list[Outcome]:
         """Bind the statements of a text, in order."""
         context = Context(text)
-        outcomes: list[tuple[Outcome, Node | None]] = []
+        outcomes: list[tuple[Outcome, Mapping[str, Node]]] = []
         for part in parse(text).statements:
             outcome = self.statement(context, part)
             outcomes.append((outcome, _over_tables_now(outcome)))
@@ -106,7 +108,15 @@ class SqlSession(TableStatements):
     def statement(self, context: Context, part: s.Statement) -> Outcome:
         """Bind one statement of a text."""
         with context.at(part):
+            if getattr(part, "if_not_exists", False) and self._exists(part):
+                return Done(part, f"{part.name.text} exists already")  # type: ignore[attr-defined]
             return self._statements[type(part)](self, context, part)
+
+    def _exists(self, part: s.Statement) -> bool:
+        """Whether there is already what a CREATE … IF NOT EXISTS would create."""
+        catalog = self.catalog
+        among = catalog.schemas if isinstance(part, s.CreateSchema) else {**catalog.streams, **catalog.tables}
+        return catalog.key(part.name.text, among) is not None  # type: ignore[attr-defined]
 
     def options(self, host: str | None = None) -> dict[str, Any]:
         """The options of a run by the settings, on another host if one is named."""
@@ -169,7 +179,7 @@ class SqlSession(TableStatements):
             )
         schema = declared if declared is not None else stream.schema  # type: ignore[union-attr]
         node = None if stream is None else stream.node
-        self.catalog.streams[name] = StreamEntry(name, schema, node, to_sql(part))
+        self.catalog.streams[name] = StreamEntry(name, schema, node, to_sql(part), names_read(part))
         return Done(part, f"stream {name} ({schema})")
 
     def _derived(
@@ -192,22 +202,6 @@ class SqlSession(TableStatements):
         self.catalog.aggregates[name] = part
         return Done(part, "aggregate {} ({}): {}".format(*module.summary))
 
-    def _drop(self, context: Context, part: s.Drop) -> Outcome:
-        among: dict[str, Any] = getattr(self.catalog, f"{part.kind}s")
-        key = next((key for key in among if key.lower() == part.name.text.lower()), None)
-        if key is None:
-            raise context.error(
-                part.name,
-                f"there is no {part.kind} {part.name.text!r}",
-                given=part.name.text,
-                allowed=", ".join(among) or "(none)",
-                instead=nearest(part.name.text, among) or "",
-            )
-        del among[key]
-        if part.kind == "aggregate":
-            del self.catalog.own[key]
-        return Done(part, f"{part.kind} {key} dropped")
-
     # --- streams into streams ----------------------------------------------------------------------------------------
 
     def _insert(self, context: Context, part: s.Insert) -> Outcome:
@@ -229,8 +223,11 @@ class SqlSession(TableStatements):
         known = next((key for key in self.catalog.streams if key.lower() == name.text.lower()), None)
         if known is None:
             self.catalog.free(context, name, among=self.catalog.tables)
-            self.catalog.streams[name.text] = StreamEntry(name.text, plain(stream).schema, stream.node, to_sql(part))
-            return Done(part, f"stream {name.text} ({plain(stream).schema})")
+            schema = plain(stream).schema
+            self.catalog.streams[name.text] = StreamEntry(
+                name.text, schema, stream.node, to_sql(part), names_read(part)
+            )
+            return Done(part, f"stream {name.text} ({schema})")
         entry = self.catalog.streams[known]
         if entry.node is not None:
             raise context.error(
@@ -241,7 +238,9 @@ class SqlSession(TableStatements):
                 instead=f"MERGE {entry.name}, other INTO both",
             )
         shaped = fitted(context, name, stream, entry.schema)
-        self.catalog.streams[known] = replace(entry, node=shaped.node, text=f"{entry.text};\n{to_sql(part)}")
+        self.catalog.streams[known] = replace(
+            entry, node=shaped.node, text=f"{entry.text};\n{to_sql(part)}", reads=names_read(part)
+        )
         return Done(part, f"stream {entry.name} ({entry.schema})")
 
     def _merge(self, context: Context, part: s.Merge) -> Outcome:
@@ -289,6 +288,7 @@ class SqlSession(TableStatements):
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
+        self.catalog.answers[name] = StreamEntry(name, stream.schema, stream.node, to_sql(part))
         shown = self._emitted(part.query, queries.query(peek)) if order else None
         return Answers(part, name, self._emitted(part.query, stream), relation, shown, order)
 
@@ -314,10 +314,6 @@ class SqlSession(TableStatements):
         options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
         stream = plain(self._derived(context, _without_into(part.target)))
         return Verified(part, stream.verify(**{name: value for name, value in options.items() if value is not None}))
-
-    def _describe(self, context: Context, part: s.Describe) -> Outcome:
-        schema = self.catalog.schema(context, part.name)
-        return ShownTable(part, ("column", "type"), tuple((field.name, field.type.value) for field in schema))
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
         known = _SHOWS
@@ -386,30 +382,32 @@ class SqlSession(TableStatements):
         s.CreateSchema: _create_schema,
         s.CreateStream: _create_stream,
         s.CreateAggregate: _create_aggregate,
-        s.Drop: _drop,
         s.Insert: _insert,
         s.Merge: _merge,
         s.Split: _split,
         s.Ask: _query,
         s.Explain: _explain,
         s.Verify: _verify,
-        s.Describe: _describe,
         s.Show: _show,
         s.Set: _set,
         **TableStatements.table_statements,
+        **ViewStatements.view_statements,
     }
 
 
-def _over_tables_now(outcome: Outcome) -> Node | None:
-    """The plan of a query over its tables as they are now, whenever it runs."""
-    return until_now(outcome.stream.node) if isinstance(outcome, (Answers, Delivery)) else None
+def _over_tables_now(outcome: Outcome) -> dict[str, Node]:
+    """The plans of a query over its tables as they are now, whenever it runs, by the fields of the outcome."""
+    if not isinstance(outcome, (Answers, Delivery)):
+        return {}
+    streams = {"stream": outcome.stream, "peek": outcome.peek if isinstance(outcome, Answers) else None}
+    return {name: until_now(stream.node) for name, stream in streams.items() if stream is not None}
 
 
-def _as_of(outcome: Outcome, then: Node | None) -> Outcome:
+def _as_of(outcome: Outcome, then: Mapping[str, Node]) -> Outcome:
     """A query over its tables as they were at its statement, if later statements of its text have changed them."""
-    if then is None or then == _over_tables_now(outcome):
+    if then == _over_tables_now(outcome):
         return outcome
-    return replace(outcome, stream=Stream(then))  # type: ignore[call-arg]  # it is a query
+    return replace(outcome, **{name: Stream(node) for name, node in then.items()})  # type: ignore[arg-type]
 
 
 def _without_into(part: s.Name | s.Query) -> s.Name | s.Query:
@@ -446,7 +444,11 @@ _SHOWS: Mapping[str, Callable[[Catalog], _Shown]] = {
     "sources": lambda _: _show_kinds("source", sources.SOURCES),
     "sinks": lambda _: _show_kinds("sink", sources.SINKS),
     "schemas": lambda c: (("schema", "columns"), [(name, str(schema)) for name, schema in c.schemas.items()]),
-    "tables": lambda c: (("table", "columns"), [(t.name, str(t.schema)) for t in c.tables.values()]),
+    "tables": lambda c: (
+        ("table", "columns"),
+        [(t.name, str(t.schema)) for t in c.tables.values() if not isinstance(t, ViewEntry)],
+    ),
+    "views": lambda c: (("view", "kind", "columns"), [(v.name, v.kind, str(v.schema)) for v in c.views()]),
     "aggregates": lambda c: (
         ("aggregate", "takes", "gives", "answers"),
         [c.own[name].summary for name in c.aggregates],

@@ -15,9 +15,8 @@ from headrace.sql.bind import sources
 from headrace.sql.bind.catalog import Catalog, LiveEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
-from headrace.sql.bind.stored import so_far
+from headrace.sql.bind.stored import is_relation, so_far
 from headrace.sql.outcomes import Done, Outcome
-from headrace.sql.peek import is_relation
 from headrace.sql.printer import to_sql
 
 __all__ = ["TableStatements"]

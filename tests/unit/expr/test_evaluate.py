@@ -132,7 +132,7 @@ def test_text_and_dates(expr: Expr, expected: list[object]):
         (["1", " +2 ", "-0", "1.5", "", "x", "9" * 30, None], "INT", [1, 2, 0, None, None, None, None, None]),
         (["127", "128", "-128", "-129"], "BYTE", [127, None, -128, None]),
         (["1.5", ".5", "1e3", "nan", "1e400"], "DOUBLE", [1.5, 0.5, 1000.0, None, INF]),
-        (["TRUE", "false", "1", "t"], "BOOLEAN", [True, False, None, None]),
+        (["TRUE", "false", "1", "t", "Off", "maybe"], "BOOLEAN", [True, False, True, True, False, None]),
         ([1.9, -1.9, NAN, INF, 2.0**63, -(2.0**63)], "LONG", [1, -1, None, None, None, -(2**63)]),
         ([0.0, NAN, -0.0, 2.0], "BOOLEAN", [False, True, False, True]),
         ([1e300, -1e300, 0.5], "FLOAT", [INF, -INF, 0.5]),

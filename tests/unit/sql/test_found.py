@@ -153,9 +153,12 @@ def test_position_looks_for_its_first_argument(folder: Path):
     assert "position('a', k)" in str(caught.value)
 
 
-def test_a_limit_behind_a_union_is_refused(folder: Path):
-    with pytest.raises(SqlError, match="LIMIT belongs to one SELECT"):
-        hr.sql(BOTH + "SELECT k, x FROM l UNION ALL SELECT k, y FROM r ORDER BY y LIMIT 1", base=folder)
+def test_a_limit_behind_a_union_is_about_the_whole(folder: Path):
+    rows = "SELECT k, x FROM l [RANGE 20 ticks] UNION ALL SELECT k, y FROM r [RANGE 20 ticks]"
+    found = answers(BOTH + rows + " ORDER BY x DESC LIMIT 1", folder, "x")
+    assert found == answers(BOTH + f"SELECT * FROM ({rows}) ORDER BY x DESC LIMIT 1", folder, "x")
+    with pytest.raises(SqlError, match="no column 'y'"):
+        hr.sql(BOTH + rows + " ORDER BY y LIMIT 1", base=folder)
 
 
 def test_links_do_not_lead_out_of_the_roots(folder: Path):

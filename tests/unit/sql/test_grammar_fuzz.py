@@ -111,7 +111,6 @@ def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
         st.builds(s.Cast, parts, names | st.sampled_from([s.Name("DECIMAL(15,2)"), s.Name("ARRAY<INT>")])),
         calls(parts),
         st.builds(s.Member, calls(parts), names),
-        local_selects(parts).map(s.ScalarSelect),
         st.builds(s.Extent, st.sampled_from(["final", "running"]), navigations(parts)),
     )
 
@@ -169,6 +168,7 @@ def shapes_of(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Shape]:
         several(parts, 2).map(s.ShapeChain),
         several(parts, 2).map(s.ShapeChoice),
         several(parts, 1).map(s.ShapePermute),
+        parts.map(s.ShapeAbsent),
         st.builds(lambda part, often, greedy: s.ShapeRepeat(part, *often, greedy), parts, times, st.booleans()),
     )
 
@@ -197,8 +197,22 @@ patterns = st.builds(
 )
 
 
+inner_queries = st.builds(
+    s.Query, st.builds(s.Select, several(entries, 1), st.builds(s.FromItem, names), st.just(()), maybe(small))
+)
+tests_of_queries = st.one_of(
+    inner_queries.map(s.Exists),
+    inner_queries.map(s.ScalarQuery),
+    st.builds(s.InQuery, small, inner_queries, st.booleans()),
+    st.builds(s.Quantified, st.sampled_from(["<", ">="]), small, inner_queries, st.booleans()),
+).map(lambda test: s.Binary("AND", s.Unary("NOT", test), s.Binary("OR", test, s.Value(value=True))))
+
+
 def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
-    items = st.builds(s.FromItem, streams, several(brackets | patterns), maybe(names))
+    items = st.one_of(
+        st.builds(s.FromItem, streams, several(brackets | patterns), maybe(names)),
+        st.builds(s.FromItem, streams, several(brackets | patterns), names, several(names, 1)),
+    )
     kinds = st.sampled_from(["inner", "left", "right", "full", "semi", "anti", "clip"])
     joins = st.one_of(
         st.builds(s.Join, st.just("cross"), items),
@@ -211,7 +225,7 @@ def selects(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Select]:
         several(entries, 1),
         items,
         several(joins),
-        maybe(small),
+        maybe(small | tests_of_queries),
         several(st.builds(s.Entry, small, maybe(names))),
         maybe(small),
         several(order_keys),
@@ -227,12 +241,21 @@ places: dict[str, Any] = {"arguments": several(small), "named": several(nameds(s
 targets = names | st.builds(s.Into, kinds | st.just(s.Name("CONSOLE")), **places)
 
 
+values_bodies = st.builds(
+    s.Values, st.integers(1, 2).flatmap(lambda n: several(st.builds(s.ValuesRow, st.tuples(*[small] * n)), 1))
+)
+
+
 def queries(streams: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Query]:
     one = selects(streams)
-    body = st.one_of(one, st.builds(s.Union, one | st.builds(s.Union, one, one, st.booleans()), one, st.booleans()))
+    # An operand without ORDER BY and LIMIT comes first: a parenthesis there would be one of the statement.
+    plain = one.map(lambda select: replace(select, order=(), limit=None)) | values_bodies
+    words = st.sampled_from(["union", "except", "intersect"])
+    both = st.builds(s.SetOperation, st.just("union"), plain, plain, st.booleans())
+    body = st.one_of(one, plain, st.builds(s.SetOperation, words, plain, one | both, st.booleans()))
     emit = maybe(st.sampled_from(["speculative", "final"]))
-    plain = st.builds(s.Query, body, maybe(targets), emit, maybe(st.sampled_from(["tuple", "time", "batch"])))
-    return plain | st.builds(s.Query, body, tick=st.just("batch"), tick_by=columns)
+    asked = st.builds(s.Query, body, maybe(targets), emit, maybe(st.sampled_from(["tuple", "time", "batch"])))
+    return asked | st.builds(s.Query, body, tick=st.just("batch"), tick_by=columns)
 
 
 def with_named(some: st.SearchStrategy[s.Query]) -> st.SearchStrategy[s.Query]:
@@ -292,14 +315,17 @@ late = maybe(st.sampled_from(["raise", "drop", "adjust", "divert"]) | names)
 table_columns = st.builds(s.TypedColumn, names, names) | st.builds(
     s.TableColumn, names, names, not_null=st.just(value=True), key=st.booleans(), default=maybe(small)
 )
+equal_rows = st.integers(1, 2).flatmap(lambda n: several(st.builds(s.ValuesRow, st.tuples(*[small] * n)), 1))
 table_changes = st.one_of(
-    st.builds(s.InsertValues, names, maybe(small), several(names), values_rows),
+    st.builds(s.InsertValues, names, maybe(small), several(names), equal_rows),
     st.builds(s.InsertSelect, names, small, several(names), some_queries),
     st.builds(s.UpdateTable, names, maybe(small), several(st.builds(s.Assignment, names, small), 1), maybe(small)),
     st.builds(s.DeleteFrom, names, maybe(small), maybe(small)),
     st.builds(s.Truncate, names, maybe(small)),
 )
+DROPPED = ["stream", "schema", "table", "aggregate", "view", "materialized view", "query"]
 SHOWN = [
+    "views",
     "streams",
     "sources",
     "sinks",
@@ -333,9 +359,12 @@ statements = st.one_of(
     st.builds(s.Insert, targets, names | some_queries),
     st.builds(s.Merge, merges, maybe(targets)),
     st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
-    st.builds(s.Drop, st.sampled_from(["stream", "schema", "table", "aggregate"]), names),
+    st.builds(s.Drop, st.sampled_from(DROPPED), names, st.booleans()),
+    st.builds(s.CreateView, names, some_queries, materialized=st.booleans(), if_not_exists=st.booleans()),
+    st.builds(s.CreateView, names, some_queries, replace=st.just(value=True)),
+    st.builds(s.ShowCreate, names),
     st.sampled_from(SHOWN).map(s.Show),
-    st.builds(s.Describe, names),
+    st.builds(s.Describe, names | some_queries),
     st.builds(s.Explain, names | some_queries, st.booleans()),
     st.builds(s.Verify, names | some_queries, maybe(counts), maybe(texts)),
     st.builds(s.Set, names, small),
@@ -379,7 +408,7 @@ CREATE STREAM ticks ticks_schema ORDER BY ts SOURCE FILE ('ticks.csv', ",", head
 FROM ticks [SIZE 60 s ON ts EVERY 10 PARTITIONED BY symbol WHERE price > 100.000 CLIP LEFT] AS t
 LEFT JOIN (SELECT * FROM b [RANGE 1 h 30 min]) c ON t.a = c.a AND c.b NOT BETWEEN 1 AND 2 -- why
 WHERE sum(x) OVER (PARTITION BY k ROWS 5 PRECEDING SLIDE 2) > 3 GROUP BY symbol HAVING count(*) > 1
-ORDER BY p DESC LIMIT 3 BY symbol UNION ALL SELECT a FROM `b` INTO out EMIT FINAL TICK BATCH BY id;
+UNION ALL (SELECT a FROM `b` ORDER BY p LIMIT 3 BY k) INTERSECT VALUES (1) INTO out EMIT FINAL TICK BATCH BY id;
 ON ticks INSERT INTO large SELECT symbol WHERE price >= 10, INSERT INTO small SELECT symbol WHERE price < 10;
 EXPLAIN LIVELINESS SELECT a FROM s [DELTA abs(this.x - first.x) THRESHOLD 10]; VERIFY q SEEDS 10 OVER 'late'; SET a = b;
 CREATE AGGREGATE average(next REAL): REAL ALGEBRAIC {

@@ -111,6 +111,12 @@ MESSAGES = [
         "window_start is known where answers last as long as their window",
         "le and re, the times of a row",
     ),
+    (
+        "CREATE STREAM s (a INT) SOURCE FILE ('nothing.csv', header => 'maybe')",
+        "SOURCE FILE ('nothing.csv', header => 'maybe')",
+        "header is TRUE or FALSE",
+        "",
+    ),
     ("CREATE STREAM s (a INT, a INT)", "a", "column 'a' appears twice", ""),
     (
         "CREATE STREAM s (a INT); CREATE STREAM S (b INT)",

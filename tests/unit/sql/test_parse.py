@@ -230,7 +230,7 @@ def test_what_stands_behind_a_query_stands_in_any_order():
 def test_unions_group_from_the_left():
     one = select("SELECT a FROM s")
     union = query("SELECT a FROM s UNION ALL SELECT a FROM s UNION SELECT a FROM s").body
-    assert union == s.Union(s.Union(one, one, all=True), one)
+    assert union == s.SetOperation("union", s.SetOperation("union", one, one, all=True), one)
 
 
 def test_a_sub_select_has_brackets_and_an_alias():

@@ -140,6 +140,20 @@ def test_texts_are_read_as_they_are_written(streams: dict[str, Stream]):
         assert parse(to_sql(tree)) == tree
 
 
+def test_absence_is_that_of_python(streams: dict[str, Stream]):
+    text = said("PARTITION BY symbol", N, "PATTERN (A B* !C) WITHIN 10 s",
+                "DEFINE B AS price > A.price, C AS C.price < A.price AND count(B.*) > PREV(price)")  # fmt: skip
+    absent = (col("C.price") < col("A.price")) & (count("B") > prev("price"))
+    pattern = hr.pattern("A B* !C", define={"B": col("price") > col("A.price"), "C": absent}, within="10 s")
+    found = hr.sql(text, **streams)
+    assert found.node == streams["ticks"].group_by("symbol").match(pattern, n=count()).node
+    tree = parse(text)
+    assert parse(to_sql(tree)) == tree
+    assert "PATTERN (A B* !C)" in to_sql(tree)
+    anchored = hr.sql(said(N, "PATTERN (^ A !C) WITHIN 10 s"), **streams)
+    assert anchored.node == streams["ticks"].match(hr.pattern("A !C", within="10 s").anchored(), n=count()).node
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[Stream, Stream]:
     stream, pattern = draw(long_streams(8)), draw(patterns())
@@ -279,6 +293,17 @@ REFUSED = [
     (f"{N} PATTERN (A {{- B+ -}} C) ALL ROWS PER MATCH", "all rows of a match are given", "{- B+ -}"),
     (f"{N} PATTERN (A) ALL ROWS PER MATCH SHOW EMPTY MATCHES", "an empty one has none", None),
     (f"{N} PATTERN (A) ALL ROWS PER MATCH WITH UNMATCHED ROWS", "in no match are not given", None),
+    (f"{N} PATTERN (A B !C)", "an absence needs a time", "!C"),
+    (f"{N} PATTERN (A !C B) WITHIN 1 s", "the end of a pattern", "!C"),
+    (f"{N} PATTERN (A (!C)+) WITHIN 1 s", "the end of a pattern", "!C"),
+    (f"{N} PATTERN (!C) WITHIN 1 s", "the end of a pattern", "!C"),
+    (f"{N} PATTERN (A !(B C)) WITHIN 1 s", "the end of a pattern", "!(B C)"),
+    (f"{N} PATTERN (A !A) WITHIN 1 s", "the end of a pattern", "!A"),
+    (f"{N} PATTERN (A !C) WITHIN 1 s ALL ROWS PER MATCH", "all rows of a match", None),
+    (f"{N} PATTERN (A !C) WITHIN 1 s AFTER MATCH SKIP TO C", "no variable 'C'", "C"),
+    ("MEASURES C.price AS n PATTERN (A !C) WITHIN 1 s", "no variable of the pattern and no stream", "C"),
+    (f"{N} PATTERN (A !C) WITHIN 1 s DEFINE A AS C.price > 1", "no variable of the pattern and no stream", "C"),
+    (f"{N} PATTERN (A !C) WITHIN 1 s DEFINE C AS C.pric > 1", "no column 'pric' in C", "pric"),
     (f"{N} PATTERN (A B) SUBSET S = (A, Q)", "no variable 'Q'", "Q"),
     (f"{N} PATTERN (A B) SUBSET A = (A, B)", "a variable and a subset", "A = (A, B)"),
     (f"{N} PATTERN (A B) SUBSET S = (A), S = (B)", "a name of its own", "S = (B)"),
@@ -328,6 +353,7 @@ def test_what_has_no_words(streams: dict[str, Stream]):
     silent = [
         drawn.match(hr.pattern("A").register("m", 0).where(col("m") == 0), n=count()),
         drawn.match("A", rows="all", n=final(hr.median("price"))),
+        drawn.match(hr.pattern("A !C", within=1), n=count()),
     ]
     for query in silent:
         with pytest.raises(PlanError, match="no words"):

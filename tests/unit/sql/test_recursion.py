@@ -228,7 +228,11 @@ REFUSED: list[tuple[str, str, str | None]] = [
         "this uses more",
         "SELECT count(*) AS node FROM x [TUMBLING 5 s]",
     ),
-    ("RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node FROM x ORDER BY node LIMIT 3)", "LIMIT belongs", None),
+    (
+        "RECURSIVE x AS (SELECT node FROM nodes UNION SELECT node FROM x ORDER BY node LIMIT 3)",
+        "is a UNION of SELECTs",
+        None,
+    ),
     (
         f"RECURSIVE x AS ({SEED} UNION ALL SELECT * FROM y), y AS ({SEED} UNION SELECT * FROM x)",
         "one loop, and have different options",

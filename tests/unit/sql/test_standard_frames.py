@@ -33,11 +33,13 @@ def stream_of(rows: list[tuple[int, str, int | None, bool]]) -> tuple[hr.Stream,
             lines.append(f"retract | {le} | {le + 1} | {le} | {k} | {value}")
         else:
             kept.append((le, k, x))
+    if any(row[3] for row in rows):  # events that may be taken back have no arrival: columns decide
+        kept.sort(key=lambda row: (row[1], row[2] is not None, row[2] or 0))
     return hr.events("\n".join(lines), "k STRING, x LONG").point_at_start(), kept
 
 
 def in_order(group: list[Tuple]) -> list[Tuple]:
-    """By time, and at the same time by arrival."""
+    """By time; rows at the same time keep their order."""
     return sorted(group, key=lambda row: row[0])
 
 

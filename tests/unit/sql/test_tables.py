@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import PlanError, SqlError, TableError, UnknownColumn
-from headrace.io.live_table import BEGINNING
 from headrace.sql.peek import current
 from headrace.sql.session import Answers, Done, SqlSession
+from headrace.time import BEGINNING
 
 T = "CREATE TABLE t (id LONG PRIMARY KEY, name STRING NOT NULL, n INT DEFAULT 7, ts DATETIME)"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.api.history import check_new, write_parquet
 from headrace.api.running import Run, run_quietly, start_all
@@ -20,6 +20,9 @@ from headrace.io.sinks import Console, Encoding, FunctionSink
 from headrace.meter import working
 from headrace.progress import Progress
 from headrace.time import NEG_INFINITY
+
+if TYPE_CHECKING:
+    from headrace.sql.outcomes import Answers
 
 __all__ = ["run_live"]
 
@@ -70,14 +73,28 @@ def _to_the_end(loaded: LoadedQuery, options: Options) -> None:
     settings = _settings(loaded, options)
     if options.checkpoint is not None:  # the next run continues from the checkpoint
         settings["finish"] = False
+    peeks = _peeks(loaded, options)
     streams = {name: _as_printed(stream, options) for name, stream in loaded.queries.items()}
+    streams |= {name: query.shown for name, query in peeks.items()}
     streams |= {name: stream for name, (stream, _) in loaded.deliveries.items()}
     sinks = {name: sink for name, (_, sink) in loaded.deliveries.items()}
     with working(f"{loaded.name}: live on {settings['host']}"):
         run = run_quietly(streams, sinks=sinks, **settings)
     for name in loaded.queries:
-        _print(name, run, printer)
+        if name in peeks:
+            printer.table(name, peeks[name].rows(run.results[name]))
+        else:
+            _print(name, run, printer)
     _print_losses(run, settings.get("checkpoint"))
+
+
+def _peeks(loaded: LoadedQuery, options: Options) -> dict[str, Answers]:
+    """The queries over tables alone, of which the rows that hold now are printed, as in the shell."""
+    if loaded.session is None or options.shown is not PrintOptions.cht or options.to or options.checkpoint:
+        return {}
+    from headrace.sql.outcomes import Answers  # start-up: only scripts need it
+
+    return {one.name: one for one in loaded.outcomes if isinstance(one, Answers) and one.relation}
 
 
 def _as_printed(stream: Stream, options: Options) -> Stream:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from headrace.cli.sql.pieces import TOKENS, pieces
 from headrace.cli.sql.shell import Shell
-from headrace.sql.bind.catalog import SETTINGS, Catalog, LiveEntry, StreamEntry, TableEntry
+from headrace.sql.bind.catalog import SETTINGS, Catalog
 from headrace.sql.bind.expressions import SQL_AGGREGATES, SQL_FUNCTIONS
 from headrace.sql.bind.patterns import NAVIGATION
 from headrace.sql.parse import following
@@ -190,7 +191,7 @@ def _columns(catalog: Catalog, place: _CursorPlace) -> Iterator[tuple[str, str]]
 
 
 def _columns_of(catalog: Catalog, stream: str) -> Iterator[tuple[str, str]]:
-    every: dict[str, StreamEntry | TableEntry | LiveEntry] = {**catalog.tables, **catalog.streams}
+    every: dict[str, Any] = {**catalog.tables, **catalog.streams}
     entry = next((entry for name, entry in every.items() if name.lower() == stream.lower()), None)
     if entry is not None:
         yield from ((field.name, f"{field.type.value} of {entry.name}") for field in entry.schema)

@@ -133,7 +133,8 @@ def from_texts(texts: Datum, kind: pa.DataType) -> Datum:
 
 
 def from_floats(values: Datum, kind: pa.DataType) -> Datum:
-    """The decimals of the shortest texts of floats."""
+    """The decimals of the shortest texts of floats, as doubles: engines write a FLOAT in different ways."""
+    values = pc.cast(values, pa.float64())
     size = pc.abs(values)
     outside = pc.or_(pc.invert(pc.is_finite(values)), pc.greater_equal(size, pa.scalar(1e38, values.type)))
     near = pc.if_else(pc.less(size, pa.scalar(_TINY, values.type)), pa.scalar(0.0, values.type), values)

@@ -44,6 +44,7 @@ __all__ = ["SparkHistory"]
 _OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("spark.sql.session.timeZone", "UTC", "the translation speaks of UTC"),
     ("spark.sql.ansi.enabled", "true", "arithmetic that overflows must fail, not wrap"),
+    ("spark.sql.decimalOperations.allowPrecisionLoss", "false", "a product of decimals keeps all its decimals"),
     ("spark.sql.adaptive.enabled", "true", "a batch query may choose its joins and partitions as it goes"),
     ("spark.sql.execution.arrow.useLargeVarTypes", "false", "as the readers give them"),
 )

@@ -27,6 +27,7 @@ from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.items import Calls, EarlierState, Members, StoredMembers, goes_on, ranks
 from headrace.operators.per_window.sums import WINDOW, WindowSums, by_window
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
+from headrace.plan.operate import Place
 from headrace.plan.windows import Snapshot
 
 __all__ = ["Content", "EarlierState", "Outputs", "content_of"]
@@ -354,7 +355,11 @@ class TopContent(Content):
         place = _places(group)
         best = (place >= self.top.skip) & (place < self.top.skip + self.top.k)
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
-        return self._aligned(windows, window[best], payload.rename_columns(list(self.top.input.schema.names)))
+        payload = payload.rename_columns(list(self.top.input.schema.names))
+        for name, kind in self.top.places:  # there are no `each` and `distinct` beside it
+            peers = factorize(events.payload.select(self._names("by")))[0][row]
+            payload = payload.append_column(name, pa.array(_PLACES[kind](window, peers)[best]))
+        return self._aligned(windows, window[best], payload)
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
         """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""
@@ -416,6 +421,32 @@ def _places(group: Int64s) -> Int64s:
     places[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
     return places
 
+
+def _ranks(group: Int64s, peers: Int64s) -> Int64s:
+    """The place of the first of equal elements, from 1 on; groups and peers stand together."""
+    place = _places(group)
+    here = np.arange(len(group))
+    first = np.maximum.accumulate(np.where(_begins(group, peers), here, 0)) if len(group) else here
+    return place - (here - first) + 1
+
+
+def _dense_ranks(group: Int64s, peers: Int64s) -> Int64s:
+    """The number of different elements of the group up to each; groups and peers stand together."""
+    different: Int64s = np.cumsum(_begins(group, peers))
+    first: Int64s = different[np.arange(len(group)) - _places(group)]
+    return different - first + 1
+
+
+def _begins(group: Int64s, peers: Int64s) -> Bools:
+    """Where another group or other peers begin."""
+    return np.r_[True, (group[1:] != group[:-1]) | (peers[1:] != peers[:-1])] if len(group) else np.empty(0, bool)
+
+
+_PLACES: dict[Place, Callable[[Int64s, Int64s], Int64s]] = {
+    "row_number": lambda group, _: _places(group) + 1,
+    "rank": _ranks,
+    "dense_rank": _dense_ranks,
+}
 
 _CONTENTS: dict[type[PerWindow], Callable[[Any], Content]] = {
     Aggregate: AggregateContent,

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.columnar import Bools, Int64s, group_sum, to_numpy
+from headrace.columnar import Bools, Int64s, factorize, group_sum, to_numpy
 from headrace.operators.aggregate.window_runs import expand_runs
 from headrace.operators.groups import OUT, UNTIL, Groups, positions_among
 from headrace.operators.kernel import (
@@ -64,6 +64,8 @@ __all__ = ["SnapshotWindowKernel", "continues"]
 #: The time of an end or start.
 _TIME = "__at"
 _NONE = np.empty(0, np.int64)
+#: How many changes of a group are compared with windows at once.
+_MOST = 500
 
 
 def continues(node: PerWindow) -> bool:
@@ -135,12 +137,38 @@ class SnapshotWindowKernel(Kernel):
         cti = max(now.cti, self.scalars["cti"])
         delta = self.groups.project(changes, changes.re).cancelled()
         self.side = Changes.empty(DIVERTED)
-        result = self._correct(delta) if len(delta) else Changes.empty(self.node.schema)
+        result = self._corrections(delta)
         for name in ("events", "given", "states"):
             self.traces[name].drop(cti)
         self.traces["ends"].drop(cti if cti in (INFINITY, NEG_INFINITY) else cti - 1)
         self.scalars = {"cti": cti}
         return result, Progress(cti, now.high)
+
+    def _corrections(self, delta: Changes) -> Changes:
+        results, sides = [Changes.empty(self.node.schema)], [Changes.empty(DIVERTED)]
+        for part in self._parts(delta):
+            results.append(self._correct(part))
+            assert self.side is not None
+            sides.append(self.side)
+        if len(results) <= 2:
+            return results[-1]
+        self.side = Changes.concat(sides).consolidate()
+        return Changes.concat(results).consolidate()
+
+    def _parts(self, delta: Changes) -> list[Changes]:
+        """The changes, a few of each group at a time, in the order of their starts.
+
+        Each change is compared with the windows in which it is alive: of many endless events that start one after the
+        other, all at once, that would be the square of their number.
+        """
+        if len(delta) <= _MOST:
+            return [delta] if len(delta) else []
+        group = factorize(delta.payload.select(self.keys))[0] if self.keys else np.zeros(len(delta), np.int64)
+        order = np.lexsort((delta.le, group))
+        first = np.searchsorted(group[order], group[order])
+        part = np.empty(len(delta), np.int64)
+        part[order] = (np.arange(len(delta)) - first) // _MOST
+        return [delta.filter(part == number) for number in range(int(part.max()) + 1)]
 
     def _correct(self, delta: Changes) -> Changes:
         """Take back the old outputs of windows that change, and give the new ones."""

@@ -140,7 +140,19 @@ def outputs_of(node: PerWindow, members: list[Row], span: WindowSpan) -> list[Ro
 
 
 def _top(node: Top, members: list[Row], span: WindowSpan) -> list[Row]:
-    return [(*span, payload) for _, _, payload in _first_of(node, _ranked(node, members))]
+    ranked = _ranked(node, members)
+    found = []
+    for number, (_, _, payload) in enumerate(_first_of(node, ranked), 1):
+        mine = _sorted_by(node, payload)
+        before = [_sorted_by(node, row[2]) for row in ranked[: number - 1]]
+        peers = [one for one in before if one == mine]
+        places = {"row_number": number, "rank": number - len(peers), "dense_rank": len({*before, mine})}
+        found.append((*span, payload | {name: places[place] for name, place in node.places}))
+    return found
+
+
+def _sorted_by(node: Top, payload: Payload) -> tuple[Any, ...]:
+    return tuple(_order(value_of(expr, payload, node.input.schema)) for expr in node.by)
 
 
 def _operated(node: Operate, members: list[Row], span: WindowSpan) -> list[Row]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.api.materialized import MaterializedView
 from headrace.api.stream import Stream
 from headrace.api.tables import Table
 from headrace.errors import nearest
@@ -18,7 +19,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.printer.expressions import written_name
 from headrace.sql.syntax import CreateAggregate, Name
 
-__all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry"]
+__all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry", "ViewEntry"]
 
 #: The settings of a session: default, description, and allowed values.
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
@@ -45,10 +46,6 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
 }
 
 
-#: What has a name, and a dictionary of the catalog.
-_KINDS = ("aggregate", "schema", "stream", "table", "view")
-
-
 @dataclass(frozen=True)
 class StreamEntry:
     """A stream: its name, its columns, and its plan once it has a source."""
@@ -58,6 +55,8 @@ class StreamEntry:
     node: Node | None
     #: The statement that created it.
     text: str = ""
+    #: The names that it reads, in lower case.
+    reads: frozenset[str] = frozenset()
 
     @property
     def stream(self) -> Stream:
@@ -100,13 +99,42 @@ class LiveEntry:
         return self.table
 
 
+@dataclass(frozen=True)
+class ViewEntry:
+    """A name for a query, which is bound where it is used; of a materialized view, its answer.
+
+    `relation`: it is a query over tables alone, so its answer is what holds now. `reads`: the names that it reads.
+    """
+
+    name: str
+    schema: Schema
+    bind: Callable[[], Stream]
+    text: str
+    relation: bool
+    reads: frozenset[str]
+    materialized: MaterializedView | None = None
+
+    @property
+    def stream(self) -> Stream:
+        return self.bind() if self.materialized is None else self.materialized
+
+    @property
+    def node(self) -> Node:
+        return self.stream.node
+
+    @property
+    def kind(self) -> str:
+        return "view" if self.materialized is None else "materialized view"
+
+
 @dataclass
 class Catalog:
     """Everything that statements may name. Lookup tries the exact spelling first, then ignores case."""
 
     schemas: dict[str, Schema] = field(default_factory=dict)
     streams: dict[str, StreamEntry] = field(default_factory=dict)
-    tables: dict[str, TableEntry | LiveEntry] = field(default_factory=dict)
+    #: Tables and views.
+    tables: dict[str, TableEntry | LiveEntry | ViewEntry] = field(default_factory=dict)
     #: Aggregates written in SQL: their statements, by name.
     aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
     #: The user's functions and modules, by name, including those aggregates.
@@ -118,6 +146,8 @@ class Catalog:
     )
     #: The text of the queries, by name.
     queries: dict[str, str] = field(default_factory=dict)
+    #: Their answers, which later statements may read; streams and tables of that name come first.
+    answers: dict[str, StreamEntry] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
@@ -141,15 +171,15 @@ class Catalog:
         return self.roots is None or any(path.resolve().is_relative_to(root.resolve()) for root in self.roots)
 
     def schema(self, context: Context, name: Name) -> Schema:
-        """The schema of that name; a stream or a table has one too."""
+        """The schema of that name; a stream, a table or a view has one too."""
         every: dict[str, Any] = {**self.tables, **self.streams, **self.schemas}
         found = self._found(context, name, every, "schema, stream or table")
         return found if isinstance(found, Schema) else found.schema
 
-    def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry | LiveEntry:
+    def stream(self, context: Context, name: Name) -> StreamEntry | TableEntry | LiveEntry | ViewEntry:
         """The stream or table of that name in FROM."""
-        found: StreamEntry | TableEntry | LiveEntry = self._found(
-            context, name, {**self.tables, **self.streams}, "stream"
+        found: StreamEntry | TableEntry | LiveEntry | ViewEntry = self._found(
+            context, name, {**self.answers, **self.tables, **self.streams}, "stream"
         )
         return found
 
@@ -159,6 +189,11 @@ class Catalog:
         if isinstance(found, LiveEntry):
             return found
         stored = isinstance(found, TableEntry)
+        if isinstance(found, ViewEntry):
+            raise context.error(
+                name, f"{found.name} is a view: its rows are those of its query", given=name.text,
+                instead="the statement for a table that it reads",
+            )  # fmt: skip
         raise context.error(
             name,
             f"{found.name} is a table with a source: its rows are read, not written"
@@ -175,6 +210,7 @@ class Catalog:
         return {
             name: entry.table if isinstance(entry, TableEntry) else TableRows.now(entry.table.rows(), entry.schema)
             for name, entry in self.tables.items()
+            if not isinstance(entry, ViewEntry)
         }
 
     def key(self, name: str, among: Mapping[str, Any]) -> str | None:
@@ -182,8 +218,20 @@ class Catalog:
         return _key(among, name)
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name in FROM is that of a table."""
-        return _key({**self.tables, **self.streams}, name) in self.tables
+        """Whether a name in FROM is that of a table, or of a view of tables."""
+        key = _key({**self.tables, **self.streams}, name)
+        entry = self.tables.get(key or "")
+        return entry.relation if isinstance(entry, ViewEntry) else entry is not None
+
+    def views(self) -> list[ViewEntry]:
+        """The views, in the order of their creation."""
+        return [entry for entry in self.tables.values() if isinstance(entry, ViewEntry)]
+
+    def dependents(self, name: str) -> list[str]:
+        """What reads a stream, a table or a view, as DROP would name it."""
+        views = [f"{view.kind.upper()} {view.name}" for view in self.views() if name.lower() in view.reads]
+        streams = [entry for entry in self.streams.values() if name.lower() in entry.reads and entry.name != name]
+        return views + [f"STREAM {entry.name}" for entry in streams]
 
     def with_stream(self, entry: StreamEntry, tables: Mapping[str, Any]) -> Catalog:
         """The catalog with one more stream, and these tables."""
@@ -197,13 +245,18 @@ class Catalog:
                 name,
                 f"{taken!r} exists already",
                 given=name.text,
-                instead=f"another name, or first {self._drop(taken)}",
+                instead=f"another name, or first DROP {self.kind_of(among[taken])} {written_name(Name(taken))}",
             )
 
-    def _drop(self, name: str) -> str:
-        """The statement that removes a name."""
-        kinds = (kind for kind in _KINDS if name in getattr(self, f"{kind}s", ()))
-        return f"DROP {next(kinds, 'stream').upper()} {written_name(Name(name))}"
+    def kind_of(self, entry: Any) -> str:
+        """What an entry is, as DROP names it."""
+        if isinstance(entry, ViewEntry):
+            return entry.kind.upper()
+        if isinstance(entry, (TableEntry, LiveEntry)):
+            return "TABLE"
+        if isinstance(entry, StreamEntry):
+            return "STREAM"
+        return "SCHEMA" if isinstance(entry, Schema) else "AGGREGATE"
 
     def _found(self, context: Context, name: Name, entries: Mapping[str, Any], what: str) -> Any:
         key = _key(entries, name.text)

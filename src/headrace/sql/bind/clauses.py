@@ -34,7 +34,7 @@ def with_windows(context: Context, part: s.Select) -> s.Select:
     named: dict[str, s.Over] = {}
 
     def complete(one: s.Part) -> s.Part | None:
-        if isinstance(one, s.Subquery):
+        if isinstance(one, (s.Subquery, s.Query)):
             return one
         return _completed(context, one, named) if isinstance(one, s.Over) and one.base is not None else None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from headrace.sql import syntax as s
-from headrace.sql.bind.expressions import inside
+from headrace.sql.bind.expressions import has_aggregate, inside
 
-__all__ = ["all_of", "columns_of", "conjuncts", "has_subquery"]
+__all__ = ["aggregate_calls", "all_of", "columns_of", "conjuncts", "has_subquery", "replaced"]
 
 
 def conjuncts(part: s.Expression | None) -> list[s.Expression]:
@@ -28,9 +30,28 @@ def columns_of(part: s.Part) -> list[s.Column]:
     return [one for one in inside(part) if isinstance(one, s.Column)]
 
 
+def aggregate_calls(part: s.Part, own: Mapping[str, Any]) -> list[s.Call]:
+    """The calls over many events in a part, in their order."""
+    calls = [one for one in reversed(inside(part)) if isinstance(one, s.Call)]
+    return [call for call in calls if has_aggregate(replace(call, arguments=(), named=()), own)]
+
+
 def has_subquery(part: s.Part) -> bool:
     """Whether a part contains a query."""
     return any(isinstance(child, (s.Subquery, s.Query)) or has_subquery(child) for child in part.parts())
+
+
+def replaced(part: Any, replacement: Callable[[s.Part], s.Part | None]) -> Any:
+    """A part with some parts inside it replaced, from the outside in; what is in sub-queries stays."""
+    if isinstance(part, tuple):
+        return tuple(replaced(one, replacement) for one in part)
+    if not isinstance(part, s.Part) or isinstance(part, (s.Name, s.Query)):
+        return part
+    found = replacement(part)
+    if found is not None:
+        return found
+    inner = {f.name: replaced(getattr(part, f.name), replacement) for f in fields(part) if f.name != "at"}
+    return replace(part, **inner)
 
 
 def _common(part: s.Binary) -> list[s.Expression]:

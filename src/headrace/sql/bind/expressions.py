@@ -24,11 +24,13 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
-from headrace.sql.bind.values import calendar_of, constant, duration_of, ticks_of
+from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
-__all__ = ["SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called"]
+__all__ = [
+    "SQL_AGGREGATES", "SQL_FUNCTIONS", "Expressions", "has_aggregate", "inside", "module_called",
+]  # fmt: skip
 
 _OPERATORS = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo", "||": "concat", "=": "eq", "<>": "ne",
@@ -47,7 +49,7 @@ def inside(part: s.Part) -> list[s.Part]:
     while waiting:
         one = waiting.pop()
         found.append(one)
-        waiting += [child for child in one.parts() if not isinstance(child, s.Subquery)]
+        waiting += [child for child in one.parts() if not isinstance(child, (s.Subquery, s.Query))]
     return found
 
 
@@ -137,7 +139,7 @@ class Expressions:
     def _bind(self, part: s.Expression) -> Expr:
         bind = self._bindings.get(type(part))
         if bind is None:
-            raise self.context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")
+            raise no_value(self.context, part)
         with self.context.at(part):
             return bind(self, part)
 

@@ -17,6 +17,7 @@ from headrace.errors import nearest
 from headrace.expr import AggregateCall, Expr, col
 from headrace.patterns import Pattern, References, Skip, classifier, final, match_number, next, offset, prev
 from headrace.patterns import regex as shapes
+from headrace.patterns.pattern import absence_elsewhere
 from headrace.patterns.references import START, Offset
 from headrace.plan.arrival import stamped, starts_at
 from headrace.schema import Field, Schema, Type
@@ -98,6 +99,8 @@ def _shape(context: Context, part: s.Shape) -> shapes.Shape:
             return _variable(context, part)
         if isinstance(part, s.ShapeRepeat):
             return shapes.Repeat(_shape(context, part.part), part.least, part.most, part.greedy)
+        if isinstance(part, s.ShapeAbsent):
+            raise absence_elsewhere(to_sql(part))
         assert isinstance(part, s.ShapeChain | s.ShapeChoice | s.ShapePermute)
         items = tuple(_shape(context, item) for item in part.items)
         kinds = {s.ShapeChain: shapes.Chain, s.ShapeChoice: shapes.Choice, s.ShapePermute: shapes.Permute}
@@ -127,10 +130,41 @@ class Reading:
 
     @cached_property
     def shape(self) -> shapes.Shape:
-        return _shape(self.context, self.part.shape)
+        """The shape without the absence at its end."""
+        part = self.part.shape
+        if self._absence is None:
+            return _shape(self.context, part)
+        assert isinstance(part, s.ShapeChain)
+        items = part.items[:-1]
+        return _shape(self.context, items[0] if len(items) == 1 else replace(part, items=items))
+
+    @property
+    def _absence(self) -> s.ShapeAbsent | None:
+        last = self.part.shape.items[-1] if isinstance(self.part.shape, s.ShapeChain) else None
+        return last if isinstance(last, s.ShapeAbsent) else None
+
+    @cached_property
+    def absent(self) -> str | None:
+        """The variable that must be absent after a match."""
+        part = self._absence
+        if part is None:
+            return None
+        if self.part.within is None or duration_of(self.context, self.part.within, self.unit) == INFINITY:
+            raise self.context.error(
+                part,
+                "an absence needs a time: without it, it is never certain",
+                given=to_sql(part),
+                allowed="a pattern with WITHIN",
+                instead=f"PATTERN ({to_sql(self.part.shape)}) WITHIN 10 s",
+            )
+        with self.context.at(part):
+            if not isinstance(part.part, s.ShapeVariable) or part.part.name.text in self.variables:
+                raise absence_elsewhere(to_sql(self.part.shape))
+        return _variable(self.context, part.part).name
 
     @property
     def variables(self) -> tuple[str, ...]:
+        """The variables of the match."""
         return self.shape.variables()
 
     @cached_property
@@ -149,6 +183,7 @@ class Reading:
                     found = found.subset(subset.name.text, *map(self._known, subset.members))
                     found.check()
             found.references(self.below)
+        found = found if self.absent is None else found.then_not(self.absent)
         found = found.define(self._defined(part.define, "condition"))
         found = found.anchored() if part.anchored else found
         if part.where is not None:
@@ -182,22 +217,25 @@ class Reading:
     def _defined(self, given: Sequence[s.Definition], what: str = "value") -> dict[str, Expr]:
         found: dict[str, Expr] = {}
         for one in given:
-            name = self._known(one.variable)
+            absent = (self.absent,) if self.absent is not None and what == "condition" else ()
+            name = _among(self.context, one.variable, (*self.variables, *absent), _NO_VARIABLE)
             if name in found:
                 raise self.context.error(
                     one, f"{name} has two {what}s", given=to_sql(one), instead="one, with AND between its parts"
                 )
-            expressions = self._expressions()
+            expressions = self._expressions(name if name in absent else None)
             found[name] = expressions.predicate(one.value) if what == "condition" else expressions.bind(one.value)
         return found
 
     def _known(self, name: s.Name) -> str:
         return _among(self.context, name, self.variables, _NO_VARIABLE)
 
-    def _expressions(self, *, final: bool = False) -> _OfMatch:
+    def _expressions(self, absent: str | None = None, *, final: bool = False) -> _OfMatch:
+        """Expressions over a match; in the condition of an absent variable, also over the tuple that may be one."""
         columns = {**self.relation.columns, START: START}
         subsets = {one.name.text: tuple(map(self._known, one.members)) for one in self.part.subsets}
-        names = (*self.variables, *subsets)
+        variables = self.variables if absent is None else (*self.variables, absent)
+        names = (*variables, *subsets)
         by_variable = tuple(
             Relation(name, {mine: f"{name}.{theirs}" for mine, theirs in columns.items()}, by_name=True)
             for name in names
@@ -213,7 +251,7 @@ class Reading:
         ]
         once = tuple({field.name: field for field in reversed(fields)}.values())
         scope = Scope(self.context, (*by_variable, self.relation, carried))
-        references = References(self.below, self.variables, registers, subsets)
+        references = References(self.below, variables, registers, subsets)
         of_match = _OfMatch(self.context, scope, Schema(once), self.own, aggregates=True, references=references)
         return replace(of_match, final=final, each=self.part.rows == "all")
 

@@ -18,7 +18,6 @@ from headrace.api.ranking import distinct_rows, top_node
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
-from headrace.expr.signatures import common
 from headrace.plan.framed import frame_node
 from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
@@ -28,25 +27,28 @@ from headrace.schema import Schema
 from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.builtin import as_module
 from headrace.sql.aggregates.adapters.online import online
+from headrace.sql.bind.answers import over_groups
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
 from headrace.sql.bind.from_clause import FromClause
-from headrace.sql.bind.grouping import Grouping, column_name, once
+from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
-from headrace.sql.bind.stored import stored
+from headrace.sql.bind.sets import combined, one_row, values, without_duplicates
+from headrace.sql.bind.stored import always, check_union, is_relation, stored
+from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
-__all__ = ["Queries", "united", "without_duplicates"]
+__all__ = ["Queries"]
 
 #: Words that other dialects have before JOIN; here they would parse as an alias.
 _NO_JOINS = ("ASOF", "OUTER")
@@ -100,31 +102,22 @@ class Queries:
             )
         return entry.stream
 
-    def body(self, part: s.Select | s.Union, tick: Tick) -> Stream:
-        """The union of SELECTs."""
-        unions: list[s.Union] = []
-        while isinstance(part, s.Union):
-            self.check_limits(part.left, part.right)
-            unions.append(part)
+    def body(self, part: s.Body, tick: Tick) -> Stream:
+        """The rows of a SELECT, of VALUES, or of set operations over them."""
+        # A long chain nests to the left: a loop unrolls it, to avoid deep recursion.
+        operations: list[s.SetOperation] = []
+        while isinstance(part, s.SetOperation):
+            operations.append(part)
             part = part.left
-        found = self.select(part, tick)
-        for union in reversed(unions):
-            left, right = plain(found), plain(self.select(union.right, tick))
-            with self.context.at(union):
-                both = united(self.context, union.right, left, right)
-            found = both if union.all else without_duplicates(both)
+        found = (
+            self.select(part, tick) if isinstance(part, s.Select) else values(self.context, part, self.catalog.known)
+        )
+        for operation in reversed(operations):
+            left, right = plain(found), plain(self.body(operation.right, tick))
+            check_union(self.context, self.catalog, operation, left, right)
+            with self.context.at(operation):
+                found = combined(self.context, operation, left, right)
         return found
-
-    def check_limits(self, *united: s.Select | s.Union) -> None:
-        """Refuse LIMIT beside UNION."""
-        for select in united:
-            if isinstance(select, s.Select) and select.limit is not None:
-                raise self.context.error(
-                    select.limit,
-                    "LIMIT belongs to one SELECT, and it is not plain which",
-                    given=to_sql(select.limit),
-                    instead="SELECT … FROM (SELECT … UNION ALL SELECT …) ORDER BY … LIMIT …",
-                )
 
     # --- one SELECT --------------------------------------------------------------------------------------------------
 
@@ -133,9 +126,21 @@ class Queries:
         if part.qualify is not None:
             rows = qualified(self, part, tick)
             return without_duplicates(plain(rows)) if part.distinct else rows
+        item, part = self.rows(part, tick)
+        return self.selected(part, item, tick)
+
+    def rows(self, part: s.Select, tick: Tick) -> tuple[Item, s.Select]:
+        """The rows of FROM, and the SELECT that is left to be done."""
         part = online(with_windows(self.context, part), self.catalog.known)
         item, part = FromClause(self, part, tick).bound()
-        part = resolved(self.context, part, Scope(self.context, item.relations))
+        return item, resolved(self.context, part, Scope(self.context, item.relations))
+
+    def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
+        """The stream of a SELECT over the rows of its FROM."""
+        answers = over_groups(self, part, item, tick)
+        if answers is not None:
+            return answers
+        part, item = Subqueries(self, tick).applied(part, item)
         if item.windowing is None and item.windows is None and self.table(part.source) is None:
             part = with_frame(part, self.catalog.known)
         aggregates = part.having is not None or any(has_aggregate(e, self.catalog.known) for e in part.entries)
@@ -438,49 +443,39 @@ class Queries:
         table = self.table(part)
         if table is not None:
             return stored(table, part)
+        if part == s.NO_SOURCE:
+            return Item(one_row(), (Relation("", {}),), shown=(one_row(),))
         if isinstance(part.stream, s.Subquery):
             stream = replace(self, renames=False).query(part.stream.query)
             name = part.alias.text if part.alias else ""
+            rows = is_relation(part.stream.query, self.catalog)
         elif isinstance(part.stream, s.Unnest):
             raise no_stream(self.context, part.stream)
         else:
             name = (part.alias or part.stream).text
             stream = self.named(part.stream)
-        relation = Relation(name, {column: column for column in visible(stream.schema.names)})
+            rows = self.catalog.holds_rows(part.stream.text)
+        whole = always(stream) if rows else None
+        relation = self._columns_named(
+            part, Relation(name, {column: column for column in visible(stream.schema.names)})
+        )
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
-        return Item(stream, (relation,), windowing, shown=(stream,))
+        return Item(stream, (relation,), windowing, shown=(whole or stream,))
+
+    def _columns_named(self, part: s.FromItem, relation: Relation) -> Relation:
+        """A relation with the columns that its alias names, by position."""
+        if len(part.columns) > len(relation.columns):
+            raise self.context.error(
+                part.columns[len(relation.columns)],
+                f"there are only {len(relation.columns)} columns",
+                given=", ".join(name.text for name in part.columns),
+                allowed=", ".join(relation.columns),
+            )
+        names = [*(name.text for name in part.columns), *list(relation.columns)[len(part.columns) :]]
+        return replace(relation, columns=dict(zip(names, relation.columns.values(), strict=True)))
 
 
 def _calls(part: s.Part) -> list[s.Call]:
     return [one for one in inside(part) if isinstance(one, s.Call)]
-
-
-def without_duplicates(stream: Stream) -> Stream:
-    """Each payload at most once at every instant. Points stay separate; longer lifetimes become one event."""
-    return once(stream) if has_points(stream.node) else stream.distinct()
-
-
-def united(context: Context, part: s.Part, left: Stream, right: Stream) -> Stream:
-    """The union of both streams: columns match by position, and types widen."""
-    left_columns, right_columns = left.schema.fields, right.schema.fields
-    if len(left_columns) != len(right_columns):
-        raise context.error(
-            part,
-            "streams in a UNION must have the same number of columns",
-            given=f"{len(left_columns)} and {len(right_columns)}: {left.schema} | {right.schema}",
-        )
-    kinds = [
-        common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type
-        for a, b in zip(left_columns, right_columns, strict=True)
-    ]
-    sides = []
-    for stream, fields in ((left, left_columns), (right, right_columns)):
-        outputs = [
-            (a.name, col(b.name) if b.type is kind else col(b.name).cast(kind))
-            for a, b, kind in zip(left_columns, fields, kinds, strict=True)
-        ]
-        same = same_columns(outputs, [(f.name, col(f.name)) for f in fields])
-        sides.append(stream if same else Stream(Select(stream.node, tuple(outputs))))
-    return sides[0].union(sides[1])

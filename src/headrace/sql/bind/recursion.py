@@ -137,8 +137,7 @@ class _Loop:
         views: list[s.NamedQuery] = []
         for one in group:
             _check_whole(queries.context, one)
-            selects, kinds = _united(one.query.body)
-            queries.check_limits(*selects)
+            selects, kinds = _united(queries.context, one)
             seeds = tuple(select for select in selects if not _mentioned(select) & names)
             steps = tuple(select for select in selects if select not in seeds)
             if seeds:
@@ -241,9 +240,9 @@ class _Loop:
         return queries
 
     def _bound(self, queries: Queries, selects: Sequence[s.Select]) -> Stream:
-        whole: s.Select | s.Union = selects[0]
+        whole: s.Body = selects[0]
         for select in selects[1:]:
-            whole = s.Union(whole, select, all=True, at=(whole.at[0], select.at[1]))
+            whole = s.SetOperation("union", whole, select, all=True, at=(whole.at[0], select.at[1]))
         return plain(queries.body(whole, Tick(self.queries.catalog.settings["tick"])))
 
     def _widened(self, seeds: dict[str, Stream]) -> dict[str, Stream]:
@@ -287,15 +286,27 @@ def _check_whole(context: Context, part: s.NamedQuery) -> None:
         )
 
 
-def _united(part: s.Select | s.Union) -> tuple[list[s.Select], set[bool]]:
+def _united(context: Context, part: s.NamedQuery) -> tuple[list[s.Select], set[bool]]:
     """The SELECTs of a UNION, and whether it keeps duplicates."""
     selects: list[s.Select] = []
     kinds: set[bool] = set()
-    while isinstance(part, s.Union):
-        selects.append(part.right)
-        kinds.add(part.all)
-        part = part.left
-    return [part, *reversed(selects)], kinds
+    waiting = [part.query.body]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, s.Select) and one.limit is None and not one.order:
+            selects.insert(0, one)
+        elif isinstance(one, s.SetOperation) and one.kind == "union":
+            waiting += [one.left, one.right]
+            kinds.add(one.all)
+        else:
+            raise context.error(
+                one,
+                f"{part.name.text}, which is recursive, is a UNION of SELECTs",
+                given=to_sql(one),
+                allowed="SELECT … UNION [ALL] SELECT …",
+                instead="a sub-select in FROM",
+            )
+    return selects, kinds
 
 
 def _distinct(context: Context, part: s.NamedQuery, kinds: Iterable[bool]) -> bool:

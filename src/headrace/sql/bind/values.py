@@ -18,7 +18,17 @@ from headrace.sql.bind.context import Context
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY, duration, ticks
 
-__all__ = ["calendar_of", "constant", "duration_of", "ticks_of", "unit_of", "unit_of_lifetime", "unit_of_type", "word"]
+__all__ = [
+    "calendar_of",
+    "constant",
+    "duration_of",
+    "no_value",
+    "ticks_of",
+    "unit_of",
+    "unit_of_lifetime",
+    "unit_of_type",
+    "word",
+]
 
 _SECOND = 1_000_000
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -116,3 +126,16 @@ def word(context: Context, part: s.Expression, what: str) -> str:
     if not isinstance(value, str):
         raise context.error(part, f"{what} is a text", given=value, allowed="a text in quotes")
     return value
+
+
+def no_value(context: Context, part: s.Part) -> Exception:
+    """The error for a part that is no expression here."""
+    if isinstance(part, (s.Exists, s.InQuery, s.Quantified, s.ScalarQuery)):
+        return context.error(
+            part,
+            "a sub-query cannot stand here",
+            given=to_sql(part),
+            allowed="sub-queries in the list of a SELECT, in WHERE and in HAVING",
+            instead="a sub-select in FROM that computes it first",
+        )
+    return context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
-from headrace.sql.build.patterns import PatternBuilder
+from headrace.sql.build.queries import QueryBuilder
 from headrace.sql.build.tables import TableBuilder
-from headrace.sql.build.window_functions import window_call, with_window_functions
 from headrace.sql.syntax import Span
 
 __all__ = ["Builder"]
@@ -23,7 +22,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(PatternBuilder, TableBuilder):
+class Builder(QueryBuilder, TableBuilder):
     """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas
@@ -37,7 +36,8 @@ class Builder(PatternBuilder, TableBuilder):
     def lone_expression(self, _: Span, value: s.Expression) -> s.Expression:
         return value
 
-    def create_schema(self, at: Span, name: s.Name, *given: Clause) -> s.CreateSchema:
+    def create_schema(self, at: Span, *parts: Any) -> s.CreateSchema:
+        name, given = self.named_clauses(parts)
         return self.make(s.CreateSchema, at, given, name=name)
 
     columns = clauses("columns")
@@ -49,7 +49,8 @@ class Builder(PatternBuilder, TableBuilder):
 
     # ---- streams and tables
 
-    def create_stream(self, at: Span, name: s.Name, *given: Clause) -> s.CreateStream:
+    def create_stream(self, at: Span, *parts: Any) -> s.CreateStream:
+        name, given = self.named_clauses(parts)
         policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows", "shedding"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
@@ -136,7 +137,10 @@ class Builder(PatternBuilder, TableBuilder):
 
     # ---- insert, merge, split
 
-    def insert(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Insert:
+    def insert(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Statement:
+        return self._inserted_rows(at, target, source) or s.Insert(target, source, at=at)
+
+    def insert_as(self, at: Span, target: s.Name | s.Into, source: s.Name | s.Query) -> s.Insert:
         return s.Insert(target, source, at=at)
 
     def target_stream(self, _: Span, name: s.Name) -> s.Name:
@@ -178,14 +182,21 @@ class Builder(PatternBuilder, TableBuilder):
     def named_ask(self, at: Span, name: s.Name, query: s.Query) -> s.Ask:
         return s.Ask(query, name, at=at)
 
-    def drop(self, at: Span, kind: str, name: s.Name) -> s.Drop:
-        return s.Drop(kind.lower(), name, at=at)  # type: ignore[arg-type]
+    def drop(self, at: Span, kind: str, *parts: Any) -> s.Drop:
+        name, given = self.named_clauses(parts)
+        return self.make(s.Drop, at, given, kind=kind, name=name)
+
+    def drop_kind(self, _: Span, *words: Token) -> str:
+        return " ".join(word.text for word in words).lower()
 
     def show(self, at: Span, what: str) -> s.Show:
         return s.Show(what.lower(), at=at)
 
-    def describe(self, at: Span, name: s.Name) -> s.Describe:
-        return s.Describe(name, at=at)
+    def show_create(self, at: Span, name: s.Name) -> s.ShowCreate:
+        return s.ShowCreate(name, at=at)
+
+    def describe(self, at: Span, target: s.Name | s.Query) -> s.Describe:
+        return s.Describe(target, at=at)
 
     def explained(self, _: Span, *words: Token) -> tuple[str, ...]:
         return tuple(word.text.upper() for word in words)
@@ -205,164 +216,6 @@ class Builder(PatternBuilder, TableBuilder):
 
     def set(self, at: Span, name: s.Name, value: s.Expression) -> s.Set:
         return s.Set(name, value, at=at)
-
-    # ---- queries
-
-    def query(self, at: Span, *parts: Any) -> s.Query:
-        body = next(part for part in parts if not isinstance(part, Clause))
-        given = [part for part in parts if isinstance(part, Clause)]
-        flat = [c for part in given for c in (part.value if part.field == "both" else (part,))]
-        return self.make(s.Query, at, flat, body=body)
-
-    def union(self, at: Span, left: s.Select | s.Union, *right: Any) -> s.Union:
-        return s.Union(left, right[-1], all=len(right) > 1, at=at)
-
-    into = clause("into")
-
-    def emit(self, at: Span, mode: str) -> Clause:
-        return Clause("emit", mode.lower(), at)
-
-    def tick(self, at: Span, mode: str) -> Clause:
-        return Clause("tick", mode.lower(), at)
-
-    def tick_batch_by(self, at: Span, column: s.Column) -> Clause:
-        return Clause("both", (Clause("tick", "batch", at), Clause("tick_by", column, at)), at)
-
-    def select(self, at: Span, *parts: Any) -> s.Select | s.Union:
-        given = [part for part in parts if isinstance(part, Clause)]
-        source, *joins = next(part.value for part in given if part.field == "from")
-        given = [part for part in given if part.field != "from"]
-        limits = [part for part in given if part.field in ("limit", "offset")]
-        given = [part for part in given if part not in limits]
-        limit = self._limited(limits)
-        more = {"source": source, "joins": tuple(joins), "limit": limit}
-        return with_window_functions(self, self.make(s.Select, at, given, distinct="DISTINCT" in parts, **more))
-
-    entries = clauses("entries")
-    from_ = clauses("from")
-    where = clause("where")
-    group = clauses("group")
-    having = clause("having")
-    order = clauses("order")
-
-    def entry(self, at: Span, value: s.Expression, *alias: Clause) -> s.Entry:
-        return self.make(s.Entry, at, alias, value=value)
-
-    alias = clause("alias")
-
-    def group_entry(self, at: Span, value: s.Expression, alias: s.Name | None = None) -> s.Entry:
-        return s.Entry(value, alias, at=at)
-
-    def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
-        return s.Star(stream, at=at)
-
-    def order_key(self, at: Span, value: s.Expression, direction: str = "ASC") -> s.OrderKey:
-        return s.OrderKey(value, descending=direction == "DESC", at=at)
-
-    def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
-        return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
-
-    fetch = limit
-
-    def fetch_one(self, at: Span) -> Clause:
-        return Clause("limit", s.Limit(1, at=at), at)
-
-    def offset(self, at: Span, count: Token) -> Clause:
-        return Clause("offset", self.whole(count), at)
-
-    def _limited(self, given: list[Clause]) -> s.Limit | None:
-        """LIMIT or FETCH, with OFFSET."""
-        for part in given:
-            if [other.field for other in given].count(part.field) > 1:
-                self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
-        said = {part.field: part for part in given}
-        if "limit" not in said:
-            if said:
-                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
-            return None
-        limit: s.Limit = said["limit"].value
-        return replace(limit, offset=said["offset"].value) if "offset" in said else limit
-
-    qualify = clause("qualify")
-    windows = clauses("windows")
-
-    def named_window(self, at: Span, name: s.Name, *given: Any) -> s.NamedWindow:
-        return s.NamedWindow(name, self.window_of(at, given), at=at)
-
-    def window_function(self, at: Span, *parts: Any) -> s.FromItem:
-        return window_call(self, at, parts)
-
-    def rows_of(self, at: Span, _: Token, name: s.Name, *partition: Clause) -> s.FromItem:
-        keys = self.make(s.SnapshotWindow, at, partition)  # only for its PARTITION BY
-        return s.FromItem(name, (keys,) if partition else (), at=at)
-
-    def descriptor(self, _: Span, __: Token, column: s.Column) -> s.Column:
-        return column
-
-    function_keys = clauses("partition")
-    window_on = clause("on")
-
-    def from_item(self, at: Span, stream: s.Name | s.Subquery | s.FromItem, *parts: Any) -> s.FromItem:
-        if isinstance(stream, s.FromItem):
-            return self.make(s.FromItem, at, parts, stream=stream.stream, brackets=stream.brackets)
-        alias = [part for part in parts if isinstance(part, Clause)]
-        brackets = tuple(part for part in parts if not isinstance(part, Clause))
-        return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
-
-    def unnest(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
-        return s.Unnest(value, at=at)
-
-    def unnest_ordinality(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
-        return s.Unnest(value, ordinality=True, at=at)
-
-    unnest_columns = clauses("columns")
-
-    def unnest_item(self, at: Span, unnest: s.Unnest, *parts: Clause) -> s.FromItem:
-        columns = [part for part in parts if part.field == "columns"]
-        if columns:
-            unnest = replace(unnest, columns=columns[0].value)
-        return self.make(s.FromItem, at, parts[:1], stream=unnest)
-
-    def subquery(self, at: Span, query: s.Query) -> s.Subquery:
-        return s.Subquery(query, at=at)
-
-    def _join(self, kind: str, at: Span, right: s.FromItem, clauses: Iterable[Clause]) -> s.Join:
-        return self.make(s.Join, at, clauses, kind=kind, right=right)
-
-    def cross_join(self, at: Span, right: s.FromItem) -> s.Join:
-        return self._join("cross", at, right, ())
-
-    comma_join = cross_join
-
-    def inner_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("inner", at, right, condition)
-
-    def left_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("left", at, right, condition)
-
-    def right_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("right", at, right, condition)
-
-    def full_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("full", at, right, condition)
-
-    def semi_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("semi", at, right, condition)
-
-    def natural_kind(self, _: Span, kind: Token, *__: Token) -> str:
-        return kind.text.lower()
-
-    def natural_join(self, at: Span, *parts: Any) -> s.Join:
-        return self.make(s.Join, at, (), kind=parts[0] if len(parts) > 1 else "inner", right=parts[-1], natural=True)
-
-    def anti_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("anti", at, right, condition)
-
-    def clip_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
-        return self._join("clip", at, right, condition)
-
-    on = clause("on")
-    using = clauses("using")
 
     # ---- windows
 

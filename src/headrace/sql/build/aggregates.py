@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 from headrace.sql import syntax as s
@@ -16,9 +17,47 @@ class AggregateBuilder(ExpressionBuilder):
 
     def create_aggregate(self, at: Span, name: s.Name, *parts: Any, window: bool = False) -> s.CreateAggregate:
         tables = tuple(part for part in parts if isinstance(part, s.LocalTable))
-        stages = tuple(part for part in parts if isinstance(part, s.Stage))
+        stages = tuple(self._localized(part) for part in parts if isinstance(part, s.Stage))
         given = [part for part in parts if isinstance(part, Clause)]
         return self.make(s.CreateAggregate, at, given, name=name, tables=tables, stages=stages, window=window)
+
+    def _localized(self, part: Any) -> Any:
+        """A part of a body, whose sub-queries read its own tables."""
+        if isinstance(part, tuple):
+            return tuple(map(self._localized, part))
+        if not isinstance(part, s.Part) or isinstance(part, s.Name):
+            return part
+        if isinstance(part, (s.Exists, s.InQuery, s.Quantified)):
+            self.fail("an aggregate has no sub-queries but single values", part.at, instead="(SELECT count(*) …) > 0")
+        inner = {f.name: self._localized(getattr(part, f.name)) for f in fields(part) if f.name != "at"}
+        made = replace(part, **inner)
+        return s.ScalarSelect(self._local(made.query), at=made.at) if isinstance(made, s.ScalarQuery) else made
+
+    def _local(self, query: s.Query) -> s.LocalSelect:
+        """A sub-query over tables of the body as a SELECT of the body."""
+        body = query.body
+        if not isinstance(body, s.Select) or query != s.Query(body) or body.qualify or body.windows or (body.limit is not None and (body.limit.by or body.limit.offset)):
+            self.fail("a sub-query of an aggregate is one SELECT", query.at, instead="(SELECT … FROM table WHERE …)")
+        places = () if body.source == s.NO_SOURCE else (body.source, *(join.right for join in body.joins))
+        names = [place.stream for place in places if isinstance(place.stream, s.Name)]
+        odd = [place for place in places if not isinstance(place.stream, s.Name) or place.brackets or place.columns]
+        odd_joins = [join for join in body.joins if join.kind not in ("inner", "cross") or join.using or join.natural]
+        for one in (*odd, *odd_joins):
+            self.fail("an aggregate reads tables, by their names", one.at, allowed="FROM table [AS t] [JOIN … ON …]")
+        joins = zip(names[1:], body.joins, strict=True)
+        return s.LocalSelect(
+            body.entries,
+            names[0] if names else None,
+            body.source.alias,
+            body.where,
+            body.order,
+            None if body.limit is None else body.limit.count,
+            tuple(s.LocalJoin(name, join.right.alias, join.on, at=join.at) for name, join in joins),
+            tuple(entry.value for entry in body.group),
+            body.having,
+            body.distinct,
+            at=body.at,
+        )
 
     def create_window_aggregate(self, at: Span, name: s.Name, *parts: Any) -> s.CreateAggregate:
         return self.create_aggregate(at, name, *parts, window=True)
@@ -83,9 +122,6 @@ class AggregateBuilder(ExpressionBuilder):
 
     def local_limit(self, at: Span, count: Token) -> Clause:
         return Clause("limit", self.whole(count), at)
-
-    def scalar_select(self, at: Span, select: s.LocalSelect) -> s.ScalarSelect:
-        return s.ScalarSelect(select, at=at)
 
     def member(self, at: Span, call: s.Call, name: s.Name) -> s.Member:
         return s.Member(call, name, at=at)

@@ -158,6 +158,9 @@ class PatternBuilder(AggregateBuilder):
     def variable(self, at: Span, name: s.Name) -> s.ShapeVariable:
         return s.ShapeVariable(name, at=at)
 
+    def absent(self, at: Span, part: s.Shape) -> s.ShapeAbsent:
+        return s.ShapeAbsent(part, at=at)
+
     def permute(self, at: Span, _: Token, *items: s.Shape) -> s.ShapePermute:
         return s.ShapePermute(items, at=at)
 

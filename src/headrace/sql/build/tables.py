@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.sql import syntax as s
@@ -14,12 +15,35 @@ __all__ = ["TableBuilder"]
 class TableBuilder(ExpressionBuilder):
     """Builds the statements that create tables and change their rows."""
 
-    def create_table(self, at: Span, name: s.Name, *given: Clause) -> s.CreateTable:
+    def named_clauses(self, parts: Iterable[Any]) -> tuple[s.Name, list[Clause]]:
+        """The name of a statement, which IF EXISTS may precede, and its clauses."""
+        parts = list(parts)
+        return next(part for part in parts if isinstance(part, s.Name)), [p for p in parts if isinstance(p, Clause)]
+
+    def if_not_exists(self, at: Span) -> Clause:
+        return Clause("if_not_exists", True, at)
+
+    def if_exists(self, at: Span) -> Clause:
+        return Clause("if_exists", True, at)
+
+    def create_view(self, at: Span, *parts: Any, **how: Any) -> s.CreateView:
+        name, given = self.named_clauses(parts)
+        return self.make(s.CreateView, at, given, name=name, query=parts[-1], **how)
+
+    def replace_view(self, at: Span, name: s.Name, query: s.Query) -> s.CreateView:
+        return self.create_view(at, name, query, replace=True)
+
+    def create_materialized(self, at: Span, *parts: Any) -> s.CreateView:
+        return self.create_view(at, *parts, materialized=True)
+
+    def create_table(self, at: Span, *parts: Any) -> s.CreateTable:
+        name, given = self.named_clauses(parts)
         flat = [one for part in given for one in (part.value if part.field == "parts" else (part,))]
         return self.make(s.CreateTable, at, flat, name=name)
 
-    def create_table_as(self, at: Span, name: s.Name, query: s.Query) -> s.CreateTable:
-        return s.CreateTable(name, query=query, at=at)
+    def create_table_as(self, at: Span, *parts: Any) -> s.CreateTable:
+        name, given = self.named_clauses(parts)
+        return self.make(s.CreateTable, at, given, name=name, query=parts[-1])
 
     def table_columns(self, at: Span, *parts: s.TypedColumn | Clause) -> Clause:
         columns = tuple(part for part in parts if isinstance(part, s.TypedColumn))
@@ -44,15 +68,21 @@ class TableBuilder(ExpressionBuilder):
     default = clause("default")
     at_time = clause("time")
 
-    def insert_values(self, at: Span, target: s.Name | s.Into, *parts: Any) -> s.InsertValues:
-        table, columns = self._table_target(target)
-        time = [part for part in parts if isinstance(part, Clause)]
-        rows = tuple(part for part in parts if isinstance(part, s.ValuesRow))
-        return self.make(s.InsertValues, at, time, table=table, columns=columns, rows=rows)
-
-    def insert_at(self, at: Span, target: s.Name | s.Into, time: Clause, query: s.Query) -> s.InsertSelect:
+    def insert_at(self, at: Span, target: s.Name | s.Into, time: Clause, query: s.Query) -> s.ChangeTable:
+        rows = self._inserted_rows(at, target, query, [time])
+        if rows is not None:
+            return rows
         table, columns = self._table_target(target)
         return self.make(s.InsertSelect, at, [time], table=table, columns=columns, query=query)
+
+    def _inserted_rows(
+        self, at: Span, target: s.Name | s.Into, query: Any, time: Iterable[Clause] = ()
+    ) -> s.InsertValues | None:
+        """`INSERT INTO t VALUES …`, if the query is nothing but VALUES."""
+        if not isinstance(query, s.Query) or not isinstance(query.body, s.Values) or query != s.Query(query.body):
+            return None
+        table, columns = self._table_target(target)
+        return self.make(s.InsertValues, at, time, table=table, columns=columns, rows=query.body.rows)
 
     def _table_target(self, target: s.Name | s.Into) -> tuple[s.Name, tuple[s.Name, ...]]:
         """`t (a, b)` as a table and its columns: the grammar reads it as a place with arguments."""

@@ -17,7 +17,7 @@ from headrace.sql.syntax.rewrite import rewritten
 from headrace.time import duration
 
 if TYPE_CHECKING:
-    from headrace.sql.build import Builder
+    from headrace.sql.build.queries import QueryBuilder as Builder
 
 __all__ = ["window_call", "with_window_functions"]
 
@@ -123,7 +123,7 @@ def _ticks(builder: Builder, part: s.Duration) -> int:
 # --- a SELECT with window functions ----------------------------------------------------------------------------------
 
 
-def with_window_functions(builder: Builder, part: s.Select) -> s.Select | s.Union:
+def with_window_functions(builder: Builder, part: s.Select) -> s.Body:
     """A SELECT whose windows are brackets, and its names of times those of the brackets."""
     part = _grouped_by_function(builder, part)
     items = [part.source, *(join.right for join in part.joins)]
@@ -221,7 +221,7 @@ def _time_of_call(one: s.Part) -> s.Part | None:
     return s.Column(s.Name(f"window_{found[1].lower()}", at=one.at), at=one.at) if found else None
 
 
-def _cumulated(builder: Builder, part: s.Select) -> s.Select | s.Union:
+def _cumulated(builder: Builder, part: s.Select) -> s.Body:
     """The windows that grow by a step up to their size: for each number of steps, windows that begin together."""
     window = part.source.brackets[-1]
     assert isinstance(window, s.GridWindow)
@@ -237,7 +237,7 @@ def _cumulated(builder: Builder, part: s.Select) -> s.Select | s.Union:
     every = s.Duration(((size, "us"),), at=window.at)
     windows = [replace(window, size=one, every=every) for one in grown]
     selects = [replace(part, source=replace(part.source, brackets=(one,))) for one in windows]
-    found: s.Select | s.Union = selects[0]
+    found: s.Body = selects[0]
     for one in selects[1:]:
-        found = s.Union(found, one, all=True, at=part.at)
+        found = s.SetOperation("union", found, one, all=True, at=part.at)
     return found

@@ -25,7 +25,7 @@ from headrace.sql.printer.expressions import (
     written_type,
 )
 from headrace.sql.printer.patterns import named_queries
-from headrace.sql.printer.tables import table_columns
+from headrace.sql.printer.tables import if_not_exists, new_name, table_columns
 
 __all__ = ["to_sql"]
 
@@ -146,8 +146,9 @@ def _(part: s.Subquery) -> str:
 
 @writes(s.FromItem)
 def _(part: s.FromItem) -> str:
-    columns = f"({listed(part.stream.columns)})" if isinstance(part.stream, s.Unnest) and part.stream.columns else ""
-    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias) + columns)
+    names = part.stream.columns if isinstance(part.stream, s.Unnest) else part.columns
+    columns = f"({listed(names)})" if names else ""
+    return words(text(part.stream), *map(text, part.brackets), clause("AS", part.alias), columns)
 
 
 @writes(s.Unnest)
@@ -177,7 +178,7 @@ def _(part: s.NamedWindow) -> str:
 def _(part: s.Select) -> str:
     return lines(
         words("SELECT", "DISTINCT" if part.distinct else "", listed(part.entries)),
-        clause("FROM", part.source),
+        clause("FROM", part.source) if part.source != s.NO_SOURCE else "",
         *map(text, part.joins),
         clause("WHERE", part.where),
         clauses("GROUP BY", part.group),
@@ -189,9 +190,25 @@ def _(part: s.Select) -> str:
     )
 
 
-@writes(s.Union)
-def _(part: s.Union) -> str:
-    return lines(text(part.left), words("UNION", "ALL" if part.all else ""), text(part.right))
+@writes(s.Values)
+def _(part: s.Values) -> str:
+    return f"VALUES {listed(part.rows)}"
+
+
+def _operand(part: s.Body, *, around: s.SetOperation, right: bool) -> str:
+    """An operand in parentheses where it would be read as something else."""
+    tight = around.kind == "intersect"
+    if isinstance(part, s.SetOperation):
+        apart = right if (part.kind == "intersect") is tight else tight
+    else:
+        apart = isinstance(part, s.Select) and (bool(part.order) or part.limit is not None)
+    return f"(\n{indented(text(part))}\n)" if apart else text(part)
+
+
+@writes(s.SetOperation)
+def _(part: s.SetOperation) -> str:
+    left, right = _operand(part.left, around=part, right=False), _operand(part.right, around=part, right=True)
+    return lines(left, words(part.kind.upper(), "ALL" if part.all else ""), right)
 
 
 @writes(s.Query)
@@ -227,7 +244,9 @@ def _(part: s.TypedColumn) -> str:
 
 @writes(s.CreateSchema)
 def _(part: s.CreateSchema) -> str:
-    return words("CREATE SCHEMA", text(part.name), _shape(part), clause("EXTENDS", part.extends))
+    return words(
+        "CREATE SCHEMA", if_not_exists(part), new_name(part.name), _shape(part), clause("EXTENDS", part.extends)
+    )
 
 
 @writes(s.PointLifetime)
@@ -326,7 +345,7 @@ def _derived(part: s.Name | s.Query | s.Merge | s.DivertedFrom | None) -> str:
 @writes(s.CreateStream)
 def _(part: s.CreateStream) -> str:
     rest = (each for each in (part.lifetime, part.source, part.progress, part.policy) if each is not None)
-    first = words("CREATE STREAM", text(part.name), _shape(part))
+    first = words("CREATE STREAM", if_not_exists(part), new_name(part.name), _shape(part))
     clauses = [indented(text(each)) for each in rest if text(each)]
     derived = _derived(part.derived)
     return lines(first, *clauses, derived) if clauses else words(first, derived)
@@ -334,7 +353,7 @@ def _(part: s.CreateStream) -> str:
 
 @writes(s.CreateTable)
 def _(part: s.CreateTable) -> str:
-    first = words("CREATE TABLE", text(part.name), table_columns(part))
+    first = words("CREATE TABLE", if_not_exists(part), new_name(part.name), table_columns(part))
     if part.query is not None:
         return lines(f"{first} AS", text(part.query))
     return lines(first, indented(text(part.source)) if part.source else "")
@@ -342,7 +361,10 @@ def _(part: s.CreateTable) -> str:
 
 @writes(s.Insert)
 def _(part: s.Insert) -> str:
-    return f"INSERT {_into(part.target)}" + (" AS" if isinstance(part.source, s.Name) else "") + _asked(part.source)
+    asked = _asked(part.source)
+    # A parenthesis would begin arguments of the target, VALUES rows of a table.
+    named = isinstance(part.source, s.Name) or asked.startswith(("\n(", "\nVALUES "))
+    return f"INSERT {_into(part.target)}" + (" AS" if named else "") + asked
 
 
 @writes(s.Merge)
@@ -367,7 +389,7 @@ def _(part: s.Split) -> str:
 
 @writes(s.Drop)
 def _(part: s.Drop) -> str:
-    return f"DROP {part.kind.upper()} {text(part.name)}"
+    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", new_name(part.name))
 
 
 @writes(s.Show)
@@ -375,9 +397,14 @@ def _(part: s.Show) -> str:
     return f"SHOW {part.what.upper()}"
 
 
+@writes(s.ShowCreate)
+def _(part: s.ShowCreate) -> str:
+    return f"SHOW CREATE {text(part.name)}"
+
+
 @writes(s.Describe)
 def _(part: s.Describe) -> str:
-    return f"DESCRIBE {text(part.name)}"
+    return f"DESCRIBE{_asked(part.target)}"
 
 
 def _asked(part: s.Name | s.Query, keywords: frozenset[str] = _AS_ASKED) -> str:

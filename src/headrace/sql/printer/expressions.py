@@ -35,7 +35,7 @@ _TYPE = re.compile(
 _CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
 LINE_BREAK = "\0"  # no text has this character
-_AS_CALL = frozenset({"CAST", "TRY_CAST"})  # before a parenthesis these are not names
+_AS_CALL = frozenset({"CAST", "EXISTS", "TRY_CAST", "VALUES"})  # before a parenthesis these are not names
 _AS_BASE = frozenset({"ACTIVE", "PARTITION", "RANGE", "ROWS", "SLIDE", "UNBOUNDED"})  # nor are these in OVER
 
 _LEVELS = (
@@ -170,7 +170,8 @@ def _level(part: s.Expression) -> int:
         return _LEVEL.get(part.operator, _SIGN) if part.operator == "NOT" else _SIGN
     if isinstance(part, s.Element):
         return _POSTFIX
-    return _COMPARISON if isinstance(part, s.Between | s.In | s.IsDistinct | s.IsJson | s.IsNull | s.Like) else _PRIMARY
+    compared = s.Between | s.In | s.InQuery | s.IsDistinct | s.IsJson | s.IsNull | s.Like | s.Quantified
+    return _COMPARISON if isinstance(part, compared) else _PRIMARY
 
 
 def _at_least(level: int, part: s.Expression) -> str:
@@ -209,6 +210,31 @@ def _(part: s.Between) -> str:
 @writes(s.In)
 def _(part: s.In) -> str:
     return f"{_at_least(_COMPARISON + 1, part.value)} {_negated(part)}IN ({listed(part.options)})"
+
+
+def _in_line(query: s.Query) -> str:
+    return re.sub(r"\n\s*", " ", text(query))  # line breaks in texts are masked
+
+
+@writes(s.InQuery)
+def _(part: s.InQuery) -> str:
+    return f"{_at_least(_COMPARISON + 1, part.value)} {_negated(part)}IN ({_in_line(part.query)})"
+
+
+@writes(s.Quantified)
+def _(part: s.Quantified) -> str:
+    word = "ALL" if part.all else "ANY"
+    return f"{_at_least(_COMPARISON + 1, part.value)} {part.operator} {word} ({_in_line(part.query)})"
+
+
+@writes(s.Exists)
+def _(part: s.Exists) -> str:
+    return f"EXISTS ({_in_line(part.query)})"
+
+
+@writes(s.ScalarQuery)
+def _(part: s.ScalarQuery) -> str:
+    return f"({_in_line(part.query)})"
 
 
 @writes(s.IsNull)

@@ -101,6 +101,11 @@ def _(part: s.ShapePermute) -> str:
     return f"PERMUTE({listed(part.items)})"
 
 
+@writes(s.ShapeAbsent)
+def _(part: s.ShapeAbsent) -> str:
+    return f"!{_enclosed(part.part, s.ShapeChoice | s.ShapeChain | s.ShapeRepeat)}"
+
+
 @writes(s.ShapeRepeat)
 def _(part: s.ShapeRepeat) -> str:
     bounds = (part.least, part.most)

@@ -5,12 +5,30 @@ from __future__ import annotations
 from headrace.sql import syntax as s
 from headrace.sql.printer.expressions import clause, clauses, listed, text, words, writes, written_name
 
-__all__ = ["table_columns"]
+__all__ = ["if_not_exists", "new_name", "table_columns"]
 
 #: Words that are keywords in these places, and names elsewhere.
+_AS_NEW = frozenset({"IF"})
 _AS_COLUMN = frozenset({"PRIMARY"})
 _AS_TARGET = frozenset({"CONSOLE"})
 _AS_TRUNCATED = frozenset({"TABLE"})
+
+
+def if_not_exists(part: s.CreateSchema | s.CreateStream | s.CreateTable | s.CreateView) -> str:
+    """IF NOT EXISTS, where it is said."""
+    return "IF NOT EXISTS" if part.if_not_exists else ""
+
+
+def new_name(name: s.Name) -> str:
+    """A name where IF may stand."""
+    return written_name(name, _AS_NEW)
+
+
+@writes(s.CreateView)
+def _(part: s.CreateView) -> str:
+    kind = "CREATE OR REPLACE VIEW" if part.replace else "CREATE VIEW"
+    kind = "CREATE MATERIALIZED VIEW" if part.materialized else kind
+    return words(kind, if_not_exists(part), new_name(part.name), "AS") + f"\n{text(part.query)}"
 
 
 def table_columns(part: s.CreateTable) -> str:

@@ -6,20 +6,13 @@ from dataclasses import dataclass
 
 from headrace.sql.syntax.expressions import Call, Expression, Name, OrderKey
 from headrace.sql.syntax.parts import Part
-from headrace.sql.syntax.queries import Entry
+from headrace.sql.syntax.queries import Entry, ValuesRow
 from headrace.sql.syntax.statements import Statement, TypedColumn
 
 __all__ = [
     "Assignment", "BodyStatement", "CreateAggregate", "DeleteRows", "InsertRows", "InsertSelected", "LocalJoin",
-    "LocalSelect", "LocalTable", "Member", "ScalarSelect", "Stage", "UpdateRows", "ValuesRow",
+    "LocalSelect", "LocalTable", "Member", "ScalarSelect", "Stage", "UpdateRows",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ValuesRow(Part):
-    """`(a, b, …)` after VALUES."""
-
-    values: tuple[Expression, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ class LocalSelect(Part):
 
 @dataclass(frozen=True)
 class ScalarSelect(Expression):
-    """`(SELECT …)` as a value."""
+    """`(SELECT …)` as a value in the body of an aggregate."""
 
     select: LocalSelect
 

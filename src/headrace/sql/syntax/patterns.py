@@ -11,8 +11,8 @@ from headrace.sql.syntax.queries import Entry
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "AfterMatch", "Definition", "Extent", "MatchRecognize", "Register", "Shape", "ShapeChain", "ShapeChoice",
-    "ShapePermute", "ShapeRepeat", "ShapeVariable", "Subset",
+    "AfterMatch", "Definition", "Extent", "MatchRecognize", "Register", "Shape", "ShapeAbsent", "ShapeChain",
+    "ShapeChoice", "ShapePermute", "ShapeRepeat", "ShapeVariable", "Subset",
 ]  # fmt: skip
 
 
@@ -57,6 +57,13 @@ class ShapeRepeat(Shape):
     least: int
     most: int | None
     greedy: bool = True
+
+
+@dataclass(frozen=True)
+class ShapeAbsent(Shape):
+    """`!c`: none of these, at the end of a pattern."""
+
+    part: Shape
 
 
 @dataclass(frozen=True)

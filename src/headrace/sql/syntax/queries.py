@@ -10,7 +10,8 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "Entry", "FromItem", "Into", "Join", "Limit", "NamedQuery", "Query", "Select", "Subquery", "Union", "Unnest",
+    "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "InQuery", "Into", "Join", "Limit", "NamedQuery", "Quantified",
+    "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow",
 ]  # fmt: skip
 
 
@@ -40,11 +41,12 @@ class Unnest(Part):
 
 @dataclass(frozen=True)
 class FromItem(Part):
-    """A stream, a sub-select or the elements of a list, its brackets in order, its alias."""
+    """A stream, a sub-select or the elements of a list, its brackets, its alias, other names for its columns."""
 
     stream: Name | Subquery | Unnest
     brackets: tuple[Bracket, ...] = ()
     alias: Name | None = None
+    columns: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Limit(Part):
 
 @dataclass(frozen=True)
 class Select(Part):
-    """A SELECT without the clauses of a complete query."""
+    """A SELECT without the clauses of a complete query. Without FROM its source is `NO_SOURCE`."""
 
     entries: tuple[Entry, ...]
     source: FromItem
@@ -85,12 +87,31 @@ class Select(Part):
 
 
 @dataclass(frozen=True)
-class Union(Part):
-    """`a UNION [ALL] b`, from left to right."""
+class ValuesRow(Part):
+    """`(a, b, …)` after VALUES."""
 
-    left: Select | Union
-    right: Select
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Values(Part):
+    """`VALUES (1, 'a'), (2, 'b')`: rows as a relation."""
+
+    rows: tuple[ValuesRow, ...]
+
+
+@dataclass(frozen=True)
+class SetOperation(Part):
+    """`a UNION [ALL] b`, `a EXCEPT [ALL] b`, `a INTERSECT [ALL] b`."""
+
+    kind: Literal["union", "except", "intersect"]
+    left: Body
+    right: Body
     all: bool = False
+
+
+#: What a query is made of.
+Body = Select | Values | SetOperation
 
 
 @dataclass(frozen=True)
@@ -109,7 +130,7 @@ class Query(Part):
     `named` are the queries of WITH; if it is RECURSIVE, they may name themselves and each other.
     """
 
-    body: Select | Union
+    body: Body
     into: Name | Into | None = None
     emit: Literal["speculative", "final"] | None = None
     tick: Literal["tuple", "time", "batch"] | None = None
@@ -128,3 +149,40 @@ class NamedQuery(Part):
     distinct: bool = False
     progress: Literal["hwm", "probing", "hybrid"] | None = None
     max_rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class ScalarQuery(Expression):
+    """`(SELECT …)` as a value."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class Exists(Expression):
+    """`EXISTS (SELECT …)`."""
+
+    query: Query
+
+
+@dataclass(frozen=True)
+class InQuery(Expression):
+    """`x [NOT] IN (SELECT …)`."""
+
+    value: Expression
+    query: Query
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Quantified(Expression):
+    """`x > ANY (SELECT …)`, `x > ALL (SELECT …)`: a comparison with some row, or with each."""
+
+    operator: str
+    value: Expression
+    query: Query
+    all: bool = False
+
+
+#: The source of a SELECT without FROM: one row without columns.
+NO_SOURCE = FromItem(Subquery(Query(Values((ValuesRow(()),)))))

@@ -10,9 +10,10 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.queries import Entry, Into, Query
 
 __all__ = [
-    "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "Describe", "Drop", "EdgeLifetime",
-    "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy", "Progress",
-    "Script", "Set", "Shedding", "Show", "SourceClause", "Split", "SplitBranch", "Statement", "TypedColumn", "Verify",
+    "Ask", "ChangesLifetime", "CreateSchema", "CreateStream", "CreateTable", "CreateView", "Describe", "Drop",
+    "EdgeLifetime", "Explain", "Insert", "IntervalLifetime", "Merge", "PhysicalLifetime", "PointLifetime", "Policy",
+    "Progress", "Script", "Set", "Shedding", "Show", "ShowCreate", "SourceClause", "Split", "SplitBranch",
+    "Statement", "TypedColumn", "Verify",
 ]  # fmt: skip
 
 
@@ -37,6 +38,7 @@ class CreateSchema(Statement):
     columns: tuple[TypedColumn, ...] = ()
     like: Name | None = None
     extends: Name | None = None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class CreateStream(Statement):
     derived: Name | Query | Merge | DivertedFrom | None = None
     progress: Progress | None = None
     policy: Policy = Policy()
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,20 @@ class CreateTable(Statement):
     source: SourceClause | None = None
     query: Query | None = None
     key: tuple[Name, ...] = ()
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """`CREATE [OR REPLACE] VIEW name AS query`: a name for a query; `CREATE MATERIALIZED VIEW …`: its answer, kept up
+    to date.
+    """
+
+    name: Name
+    query: Query
+    replace: bool = False
+    materialized: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,26 +215,34 @@ class Split(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """`DROP STREAM|SCHEMA|TABLE|AGGREGATE name`; kind in lower case."""
+    """`DROP STREAM|SCHEMA|TABLE|AGGREGATE|VIEW|MATERIALIZED VIEW|QUERY [IF EXISTS] name`; kind in lower case."""
 
-    kind: Literal["stream", "schema", "table", "aggregate"]
+    kind: str
     name: Name
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS|DIVERTED`; `what` is in
-    lower case.
+    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|VIEWS|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS|DIVERTED`;
+    `what` is in lower case.
     """
 
     what: str
 
 
 @dataclass(frozen=True)
-class Describe(Statement):
-    """`DESCRIBE name`."""
+class ShowCreate(Statement):
+    """`SHOW CREATE name`."""
 
     name: Name
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """`DESCRIBE name | query`."""
+
+    target: Name | Query
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.sql.syntax.aggregates import Assignment, ValuesRow
+from headrace.sql.syntax.aggregates import Assignment
 from headrace.sql.syntax.expressions import Expression, Name
-from headrace.sql.syntax.queries import Query
+from headrace.sql.syntax.queries import Query, ValuesRow
 from headrace.sql.syntax.statements import Statement, TypedColumn
 
 __all__ = ["ChangeTable", "DeleteFrom", "InsertSelect", "InsertValues", "TableColumn", "Truncate", "UpdateTable"]

@@ -130,9 +130,9 @@ class Unbinder:
 
     def _united(self, node: p.Union) -> s.Query:
         first, *rest = [_everything(self.item(part)) for part in node.parts]
-        body: s.Select | s.Union = first
+        body: s.Body = first
         for select in rest:
-            body = s.Union(body, select, all=True)
+            body = s.SetOperation("union", body, select, all=True)
         return s.Query(body)
 
     def _timed(self, node: p.Select, where: p.Where | None, times: p.EventTimes) -> s.Query:
@@ -204,7 +204,7 @@ class Unbinder:
         return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
 
     def _top(self, node: p.Top) -> s.Query:
-        if node.distinct:
+        if node.distinct or node.places:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
@@ -260,9 +260,8 @@ class Unbinder:
         numbered = (f"loop_{number}" for number in count(1))
         name = next(name for name in numbered if name not in self.names.values())
         inside = replace(self, names={**self.names, node.start: name})
-        both = s.Union(
-            _everything(self.item(node.seed)), _everything(inside.item(node.definition)), all=not node.distinct
-        )
+        seed, step = _everything(self.item(node.seed)), _everything(inside.item(node.definition))
+        both = s.SetOperation("union", seed, step, all=not node.distinct)
         named = s.NamedQuery(_name(name), s.Query(both), progress=node.strategy, max_rounds=node.max_rounds)
         return s.Query(_everything(s.FromItem(_name(name))), named=(named,), recursive=True)
 

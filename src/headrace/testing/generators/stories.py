@@ -21,7 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -181,7 +181,7 @@ def _cell(value: Any) -> str:
         return f'"{value}"' if value != value.strip() or value[:1] in ("", '"') else value
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime):
+    if isinstance(value, date):
         return value.isoformat()
     return f"[{', '.join(map(_cell, value))}]" if isinstance(value, list) else repr(value)
 
@@ -198,4 +198,6 @@ def _literal(value: Any, name: str = "") -> str:
         return f'float("{value}")'
     if isinstance(value, datetime):
         return f'datetime.fromisoformat("{value.isoformat()}")'
+    if isinstance(value, date):
+        return f'date.fromisoformat("{value.isoformat()}")'
     return f"[{', '.join(map(_literal, value))}]" if isinstance(value, list) else repr(value)

@@ -1,0 +1,105 @@
+"""Set operations instant by instant, and relations that are written out: `VALUES`, and the row of no FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.api.stream import Stream
+from headrace.expr import col
+from headrace.expr.evaluate import evaluate
+from headrace.expr.signatures import common
+from headrace.plan.instants import has_points
+from headrace.plan.nodes import Join, Node, Select
+from headrace.schema import Field, Schema, Type
+from headrace.sql import syntax as s
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.grouping import once
+from headrace.sql.bind.relations import same_columns
+from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.stored import held_forever
+from headrace.sql.printer import to_sql
+
+__all__ = ["combined", "one_row", "values", "without_duplicates"]
+
+_ONE = pa.table({"_sql_one": [True]})
+
+
+def combined(context: Context, part: s.SetOperation, left: Stream, right: Stream) -> Stream:
+    """The union, the difference or the intersection of the rows at every instant."""
+    left, right = _aligned(context, part, left, right)
+    if part.kind == "union":
+        both = left.union(right)
+        return both if part.all else without_duplicates(both)
+    if part.all:
+        raise context.error(
+            part,
+            f"{part.kind.upper()} ALL, which counts equal rows, is not there yet",
+            given=to_sql(part),
+            instead=f"{part.kind.upper()}, which keeps equal rows once",
+        )
+    rows = without_duplicates(left).node
+    missing = _without(rows, right.node)
+    return Stream(missing if part.kind == "except" else _without(rows, missing))
+
+
+def _without(rows: Node, others: Node) -> Node:
+    """The rows that are not among the others at that instant; nulls are equal."""
+    same = tuple((name, name) for name in rows.schema.names)
+    return Join(rows, others, same, kind="anti", groups=len(same))
+
+
+def without_duplicates(stream: Stream) -> Stream:
+    """Each payload at most once at every instant. Points stay separate; longer lifetimes become one event."""
+    return once(stream) if has_points(stream.node) else stream.distinct()
+
+
+def _aligned(context: Context, part: s.SetOperation, left: Stream, right: Stream) -> tuple[Stream, Stream]:
+    """Both streams with the same columns: they match by position, and types widen."""
+    left_columns, right_columns = left.schema.fields, right.schema.fields
+    if len(left_columns) != len(right_columns):
+        raise context.error(
+            part.right,
+            f"streams in {_article(part)} must have the same number of columns",
+            given=f"{len(left_columns)} and {len(right_columns)}: {left.schema} | {right.schema}",
+        )
+    kinds = [
+        common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type
+        for a, b in zip(left_columns, right_columns, strict=True)
+    ]
+    sides = []
+    for stream, fields in ((left, left_columns), (right, right_columns)):
+        outputs = [
+            (a.name, col(b.name) if b.type is kind else col(b.name).cast(kind))
+            for a, b, kind in zip(left_columns, fields, kinds, strict=True)
+        ]
+        same = same_columns(outputs, [(f.name, col(f.name)) for f in fields])
+        sides.append(stream if same else Stream(Select(stream.node, tuple(outputs))))
+    return sides[0], sides[1]
+
+
+def _article(part: s.SetOperation) -> str:
+    return f"{'a' if part.kind == 'union' else 'an'} {part.kind.upper()}"
+
+
+def one_row() -> Stream:
+    """The rows of a SELECT without FROM: one, which holds at every instant."""
+    return held_forever(_ONE, Schema.of(_ONE.schema))
+
+
+def values(context: Context, part: s.Values, own: Mapping[str, Any]) -> Stream:
+    """Rows that hold at every instant, with the columns `column1`, `column2`, …"""
+    expressions = Expressions(context, Scope(context, ()), Schema(()), own)
+    rows = [[expressions.bind(value) for value in row.values] for row in part.rows]
+    fields, columns = [], []
+    for number, exprs in enumerate(zip(*rows, strict=True)):
+        with context.at(part.rows[0].values[number]):
+            kind = common(f"column {number + 1}", [expr.type(Schema(())) for expr in exprs]) or Type.STRING
+        found = [evaluate(expr.cast(kind), _ONE)[0] for expr in exprs]
+        fields.append(Field(f"column{number + 1}", kind))
+        columns.append(pa.array([one.as_py() for one in found], kind.arrow))
+    schema = Schema(tuple(fields))
+    return held_forever(pa.table(columns, names=schema.names), schema)

@@ -1,0 +1,243 @@
+"""Build queries, from FROM to LIMIT; see `build` for the other rules and the method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headrace.sql import syntax as s
+from headrace.sql.build.expressions import Clause, Token, clause, clauses
+from headrace.sql.build.patterns import PatternBuilder
+from headrace.sql.build.window_functions import window_call, with_window_functions
+from headrace.sql.syntax import Span
+
+__all__ = ["QueryBuilder"]
+
+#: Clauses behind a whole query that choose among its rows.
+_CHOICES = frozenset({"order", "limit", "offset"})
+
+
+class _Raw(NamedTuple):
+    """A SELECT that clauses behind it may still complete."""
+
+    select: s.Select
+
+
+class QueryBuilder(PatternBuilder):
+    """Builds the queries of one text."""
+
+    def query(self, at: Span, *parts: Any) -> s.Query:
+        body = next(part for part in parts if not isinstance(part, Clause))
+        given = [part for part in parts if isinstance(part, Clause)]
+        flat = [c for part in given for c in (part.value if part.field == "both" else (part,))]
+        chosen = [part for part in flat if part.field in _CHOICES]
+        rest = [part for part in flat if part.field not in _CHOICES]
+        return self.make(s.Query, at, rest, body=self._chosen(body, chosen) if chosen else self._done(body))
+
+    bare_query = value_query = query
+
+    def _chosen(self, body: s.Body | _Raw, clauses: Sequence[Clause]) -> s.Body:
+        """A query with ORDER BY and LIMIT behind it, which belong to all of it."""
+        limit = self._limited([part for part in clauses if part.field != "order"])
+        order = next((part.value for part in clauses if part.field == "order"), ())
+        values: dict[str, Any] = {"order": order, "limit": limit}
+        if isinstance(body, _Raw):
+            place = (body.select.at[0], clauses[-1].at[1])
+            return self._done(_Raw(replace(body.select, **values, at=place)))
+        place = (body.at[0], clauses[-1].at[1])
+        if isinstance(body, s.Select) and not body.order and body.limit is None:
+            return replace(body, **values, at=place)
+        return s.Select((s.Entry(s.Star(at=body.at), at=body.at),), _item(body), **values, at=place)
+
+    def _done(self, body: s.Body | _Raw) -> s.Body:
+        """A body with all its clauses."""
+        return with_window_functions(self, body.select) if isinstance(body, _Raw) else body
+
+    def query_in_parentheses(self, at: Span, query: s.Query) -> s.Body:
+        if query == s.Query(query.body):
+            return query.body
+        return s.Select((s.Entry(s.Star(at=at), at=at),), s.FromItem(s.Subquery(query, at=at), at=at), at=at)
+
+    def set_operation(
+        self, at: Span, left: s.Body | _Raw, word: tuple[str, ...], right: s.Body | _Raw
+    ) -> s.SetOperation:
+        kind: Any = word[0].lower()
+        return s.SetOperation(kind, self._done(left), self._done(right), all=word[-1] == "ALL", at=at)
+
+    def set_word(self, _: Span, *words: Token) -> tuple[str, ...]:
+        return tuple(word.text.upper() for word in words)
+
+    intersect_word = set_word
+
+    def values(self, at: Span, *rows: s.ValuesRow) -> s.Values:
+        for row in rows:
+            if len(row.values) != len(rows[0].values):
+                self.fail("all rows of VALUES have the same number of columns", row.at, instead="one value for each")
+        return s.Values(rows, at=at)
+
+    # ---- queries in expressions
+
+    def scalar_query(self, at: Span, query: s.Query) -> s.ScalarQuery:
+        return s.ScalarQuery(query, at=at)
+
+    def exists(self, at: Span, query: s.Query) -> s.Exists:
+        return s.Exists(query, at=at)
+
+    def in_query(self, at: Span, value: s.Expression, *rest: Any) -> s.InQuery:
+        return s.InQuery(value, rest[-1], negated=len(rest) > 1, at=at)
+
+    def quantified(self, at: Span, value: s.Expression, sign: str, word: Token, query: s.Query) -> s.Expression:
+        every = word.text.upper() == "ALL"
+        operator = {"==": "=", "!=": "<>"}.get(sign, sign)
+        if (operator, every) in (("=", False), ("<>", True)):
+            return s.InQuery(value, query, negated=every, at=at)
+        return s.Quantified(operator, value, query, all=every, at=at)
+
+    into = clause("into")
+
+    def emit(self, at: Span, mode: str) -> Clause:
+        return Clause("emit", mode.lower(), at)
+
+    def tick(self, at: Span, mode: str) -> Clause:
+        return Clause("tick", mode.lower(), at)
+
+    def tick_batch_by(self, at: Span, column: s.Column) -> Clause:
+        return Clause("both", (Clause("tick", "batch", at), Clause("tick_by", column, at)), at)
+
+    def select(self, at: Span, *parts: Any) -> _Raw:
+        given = [part for part in parts if isinstance(part, Clause)]
+        source, *joins = next((part.value for part in given if part.field == "from"), (s.NO_SOURCE,))
+        given = [part for part in given if part.field != "from"]
+        more = {"source": source, "joins": tuple(joins), "distinct": "DISTINCT" in parts}
+        return _Raw(self.make(s.Select, at, given, **more))
+
+    entries = clauses("entries")
+    from_ = clauses("from")
+    where = clause("where")
+    group = clauses("group")
+    having = clause("having")
+    order = clauses("order")
+
+    def entry(self, at: Span, value: s.Expression, *alias: Clause) -> s.Entry:
+        return self.make(s.Entry, at, alias, value=value)
+
+    alias = clause("alias")
+
+    def group_entry(self, at: Span, value: s.Expression, alias: s.Name | None = None) -> s.Entry:
+        return s.Entry(value, alias, at=at)
+
+    def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
+        return s.Star(stream, at=at)
+
+    def order_key(self, at: Span, value: s.Expression, direction: str = "ASC") -> s.OrderKey:
+        return s.OrderKey(value, descending=direction == "DESC", at=at)
+
+    def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
+        return Clause("limit", s.Limit(self.whole(count), by, at=at), at)
+
+    fetch = limit
+
+    def fetch_one(self, at: Span) -> Clause:
+        return Clause("limit", s.Limit(1, at=at), at)
+
+    def offset(self, at: Span, count: Token) -> Clause:
+        return Clause("offset", self.whole(count), at)
+
+    def _limited(self, given: list[Clause]) -> s.Limit | None:
+        """LIMIT or FETCH, with OFFSET."""
+        for part in given:
+            if [other.field for other in given].count(part.field) > 1:
+                self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
+        said = {part.field: part for part in given}
+        if "limit" not in said:
+            if said:
+                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
+            return None
+        limit: s.Limit = said["limit"].value
+        return replace(limit, offset=said["offset"].value) if "offset" in said else limit
+
+    qualify = clause("qualify")
+    windows = clauses("windows")
+
+    def named_window(self, at: Span, name: s.Name, *given: Any) -> s.NamedWindow:
+        return s.NamedWindow(name, self.window_of(at, given), at=at)
+
+    def window_function(self, at: Span, *parts: Any) -> s.FromItem:
+        return window_call(self, at, parts)
+
+    def rows_of(self, at: Span, _: Token, name: s.Name, *partition: Clause) -> s.FromItem:
+        keys = self.make(s.SnapshotWindow, at, partition)  # only for its PARTITION BY
+        return s.FromItem(name, (keys,) if partition else (), at=at)
+
+    def descriptor(self, _: Span, __: Token, column: s.Column) -> s.Column:
+        return column
+
+    function_keys = clauses("partition")
+    window_on = clause("on")
+
+    def from_item(self, at: Span, stream: s.Name | s.Subquery | s.FromItem, *parts: Any) -> s.FromItem:
+        if isinstance(stream, s.FromItem):
+            return self.make(s.FromItem, at, parts, stream=stream.stream, brackets=stream.brackets)
+        alias = [part for part in parts if isinstance(part, Clause)]  # and the names of columns
+        brackets = tuple(part for part in parts if not isinstance(part, Clause))
+        return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)
+
+    def unnest(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, at=at)
+
+    def unnest_ordinality(self, at: Span, _: Token, value: s.Expression) -> s.Unnest:
+        return s.Unnest(value, ordinality=True, at=at)
+
+    unnest_columns = clauses("columns")
+
+    def unnest_item(self, at: Span, unnest: s.Unnest, *parts: Clause) -> s.FromItem:
+        columns = [part for part in parts if part.field == "columns"]
+        if columns:
+            unnest = replace(unnest, columns=columns[0].value)
+        return self.make(s.FromItem, at, parts[:1], stream=unnest)
+
+    def subquery(self, at: Span, query: s.Query) -> s.Subquery:
+        return s.Subquery(query, at=at)
+
+    def _join(self, kind: str, at: Span, right: s.FromItem, clauses: Iterable[Clause]) -> s.Join:
+        return self.make(s.Join, at, clauses, kind=kind, right=right)
+
+    def cross_join(self, at: Span, right: s.FromItem) -> s.Join:
+        return self._join("cross", at, right, ())
+
+    comma_join = cross_join
+
+    def inner_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("inner", at, right, condition)
+
+    def left_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("left", at, right, condition)
+
+    def right_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("right", at, right, condition)
+
+    def full_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("full", at, right, condition)
+
+    def semi_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("semi", at, right, condition)
+
+    def natural_kind(self, _: Span, kind: Token, *__: Token) -> str:
+        return kind.text.lower()
+
+    def natural_join(self, at: Span, *parts: Any) -> s.Join:
+        return self.make(s.Join, at, (), kind=parts[0] if len(parts) > 1 else "inner", right=parts[-1], natural=True)
+
+    def anti_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("anti", at, right, condition)
+
+    def clip_join(self, at: Span, right: s.FromItem, *condition: Clause) -> s.Join:
+        return self._join("clip", at, right, condition)
+
+    on = clause("on")
+    using = clauses("using")
+
+
+def _item(body: s.Body) -> s.FromItem:
+    return s.FromItem(s.Subquery(s.Query(body, at=body.at), at=body.at), at=body.at)
