@@ -61,8 +61,8 @@ FORMS = (
     Form(r"", r"#", "-- for a comment", "SELECT a # the first\nFROM s"),
     Form(r"'", r"\w", "'' for ' in a text", "SELECT a FROM s WHERE a = 'it's'"),
     Form(
-        r"(?P<at>WINDOW)\s+",
-        r"(?P<given>TUMBLING|HOPPING|SESSION)",
+        r"(?P<at>WINDOW)\s+(?P<given>TUMBLING|HOPPING|SESSION)\s*",
+        r"\(",
         "brackets after the stream: FROM s [{} …]",
         "SELECT a FROM s WINDOW TUMBLING (SIZE 10 SECONDS)",
     ),

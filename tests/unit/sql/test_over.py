@@ -224,7 +224,8 @@ CREATE AGGREGATE two(x DOUBLE): (a DOUBLE, b INT) {
 
 
 def test_rows_are_given_behind_all_other_answers() -> None:
-    text = "SELECT sum(price) OVER () AS s, two(price) OVER (), count(*) OVER (ROWS 0 PRECEDING) AS n FROM ticks"
+    sums = "sum(price) OVER (UNBOUNDED PRECEDING) AS s"
+    text = f"SELECT {sums}, two(price) OVER (), count(*) OVER (ROWS 0 PRECEDING) AS n FROM ticks"
     assert [row[2:] for row in rows(TWO + text)] == [
         (4.0, 4.0, 1, 1), (4.0, 4.0, 2, 1), (6.0, 2.0, 1, 1), (6.0, 2.0, 2, 1),
         (14.0, 8.0, 1, 1), (14.0, 8.0, 2, 1), (20.0, 6.0, 1, 1), (20.0, 6.0, 2, 1),

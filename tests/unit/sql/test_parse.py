@@ -121,7 +121,7 @@ def test_an_expression_means(text: str, tree: s.Expression):
 @pytest.mark.parametrize(
     ("text", "over"),
     [
-        ("", s.Over()),
+        ("", s.Over(whole=True)),
         ("UNBOUNDED PRECEDING", s.Over()),
         ("ROWS UNBOUNDED PRECEDING", s.Over()),
         ("PARTITION BY b, c ROWS 49 PRECEDING SLIDE 10", s.Over((B, C), "rows", number(49), number(10))),

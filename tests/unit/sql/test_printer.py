@@ -56,7 +56,7 @@ def test_canonical_expressions_stay(text: str):
         ("a RLIKE 'x'", "a REGEXP 'x'"),
         ("try_cast(a AS int)", "CAST(a AS int)"),
         ("TIMESTAMP '2024'", "DATETIME '2024'"),
-        ("sum(a) over ()", "sum(a) OVER (UNBOUNDED PRECEDING)"),
+        ("sum(a) over ()", "sum(a) OVER ()"),
     ],
 )
 def test_other_expressions_become_canonical(text: str, written: str):

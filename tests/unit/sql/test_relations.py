@@ -143,3 +143,20 @@ def test_the_first_instant_is_one_number() -> None:
     run = stream.aggregate(n=hr.count()).run()
     first = [part["operators"] for part in run.statistics[-2] if part["level"] == 2]
     assert [one["rows"] for operators in first for one in operators.values()] == [2]
+
+
+def test_over_without_a_frame_is_about_all_rows_that_hold():
+    lasting = hr.events([{"le": 0, "re": 10, "v": 1}, {"le": 3, "re": 20, "v": 2}], "v LONG")
+    found = hr.sql(
+        "SELECT v, sum(v) OVER () AS s, row_number() OVER (ORDER BY v DESC) AS n FROM lasting", lasting=lasting
+    )
+    assert [tuple(row.values()) for row in found.cht().to_pylist()] == [
+        (0, 3, 1, 1, 1), (3, 10, 1, 3, 2), (3, 10, 2, 3, 1), (10, 20, 2, 2, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["sum(v) OVER (ORDER BY v)", "lag(v) OVER (ORDER BY v)", "rank() OVER ()"])
+def test_what_over_cannot_do_with_rows_that_last(call: str):
+    lasting = hr.events([{"le": 0, "re": 10, "v": 1}], "v LONG")
+    with pytest.raises(SqlError, match="order"):
+        hr.sql(f"SELECT {call} FROM lasting", lasting=lasting)

@@ -191,7 +191,7 @@ def test_a_window_of_40_000_keeps_five_values():
 
 def test_frames_beside_a_slide_see_all_tuples():
     rows = [{"kind": "insert", "le": t, "re": t + 1, "re_new": None, "v": t} for t in range(1, 13)]
-    query = "SELECT sum(v) OVER (ROWS 3 PRECEDING SLIDE 4) AS a, count(*) OVER () AS n FROM s"
+    query = "SELECT sum(v) OVER (ROWS 3 PRECEDING SLIDE 4) AS a, count(*) OVER (UNBOUNDED PRECEDING) AS n FROM s"
     found = hr.sql(query, s=hr.events(rows, "v LONG")).cht().to_pylist()
     assert [(row["a"], row["n"]) for row in found] == [(10, 4), (26, 8), (42, 12)]
 

@@ -7,6 +7,7 @@ at rows before and behind it.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -90,16 +91,16 @@ def frame_between(context: Context, over: s.Over, unit: int) -> dict[str, Any]:
     return {"rows": size.value}
 
 
-def with_frames(queries: Queries, part: s.Select, item: Item) -> s.Select:
-    """The SELECT with the window functions of its list as aggregates over frames."""
+def with_frames(queries: Queries, part: s.Select, item: Item, given: Container[s.Call]) -> s.Select:
+    """The SELECT with the window functions of its list, except those `given`, as aggregates over frames."""
     for entry in part.entries:
         for one in inside(entry):
-            if isinstance(one, s.Call) and one.over is not None:
+            if isinstance(one, s.Call) and one.over is not None and one not in given:
                 _check_order(queries, one.over, item)
                 _check_nested(queries.context, one)
     entries = []
     for entry in part.entries:
-        value = rewritten(entry.value, lambda one: _aggregated(queries.context, one))
+        value = rewritten(entry.value, lambda one: one if one in given else _aggregated(queries.context, one))
         alias = entry.alias or s.Name(column_name(entry), quoted=True, at=entry.at)
         entries.append(entry if value is entry.value else replace(entry, value=value, alias=alias))
     return replace(part, entries=tuple(entries))
@@ -122,10 +123,10 @@ def _check_order(queries: Queries, over: s.Over, item: Item) -> None:
     if not has_points(item.stream.node):
         raise queries.context.error(
             key,
-            "OVER with ORDER BY is for streams of instants, and these rows last",
+            "over rows that last, only row_number, rank and dense_rank have an order",
             given=f"ORDER BY {to_sql(key)}",
-            allowed="FROM stream [NOW], whose rows are instants",
-            instead="ORDER BY … LIMIT k, for the first rows at every instant",
+            allowed="these, and aggregates of all rows of a partition: sum(x) OVER (PARTITION BY k)",
+            instead="FROM stream [NOW], whose rows are instants",
         )
     expressions = queries.expressions(item)
     own = len(over.order) == 1 and not key.descending and starts(item, expressions.bind(key.value))

@@ -28,6 +28,7 @@ from headrace.sql import syntax as s
 from headrace.sql.aggregates.adapters.builtin import as_module
 from headrace.sql.aggregates.adapters.online import online
 from headrace.sql.bind.answers import over_groups
+from headrace.sql.bind.beside import beside_rows
 from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
@@ -177,8 +178,9 @@ class Queries:
             item = item if over_time else self._filtered(part, item)
         else:
             item = self._filtered(part, item)
-            part = with_frames(self, part, item)
-            item, given = self._over(part, item)
+            item, given = beside_rows(self, item, _framed(part), self._called(part, item))
+            part = with_frames(self, part, item, given)
+            item, given = self._over(part, item, given)
             item, given = shifted(self, part, item, given)
             part, item = with_rows(self, part, item, given)
         item = window_columns(self.context, part, item) if windowed else item
@@ -326,19 +328,15 @@ class Queries:
 
     # --- OVER --------------------------------------------------------------------------------------------------------
 
-    def _over(self, part: s.Select, item: Item) -> tuple[Item, dict[s.Call, str]]:
+    def _over(self, part: s.Select, item: Item, given: dict[s.Call, str]) -> tuple[Item, dict[s.Call, str]]:
         """Add the results of OVER as columns, frame by frame."""
-        calls = [
-            one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over
-        ]
         frames: dict[s.Over, list[s.Call]] = {}
-        calls = [call for call in calls if not is_shift(call)]
+        calls = [call for call in _framed(part) if not is_shift(call) and call not in given]
         rows = [call for call in calls if gives_rows(call, self.catalog.known)]
         for call in dict.fromkeys(call for call in calls if call not in rows):
             assert call.over is not None
             frames.setdefault(call.over, []).append(call)
         frames = dict(sorted(frames.items(), key=lambda frame: max(map(depth, frame[1]))))
-        given: dict[s.Call, str] = {}
         called = self._called(part, item)
         for over, wanted in self._sliding_last(frames, rows=bool(rows)):
             names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
@@ -475,6 +473,11 @@ class Queries:
             )
         names = [*(name.text for name in part.columns), *list(relation.columns)[len(part.columns) :]]
         return replace(relation, columns=dict(zip(names, relation.columns.values(), strict=True)))
+
+
+def _framed(part: s.Select) -> list[s.Call]:
+    """The calls with OVER in the list, inner ones first."""
+    return [one for entry in part.entries for one in reversed(inside(entry)) if isinstance(one, s.Call) and one.over]
 
 
 def _calls(part: s.Part) -> list[s.Call]:

@@ -265,7 +265,8 @@ class ExpressionBuilder:
         flat = [c for part in given for c in (part.value if part.field == "frame and size" else (part,))]
         if any(part.field == "order" for part in flat) and not any(part.field == "frame" for part in flat):
             flat += self.range_unbounded_frame(at).value
-        return self.make(s.Over, at, flat)
+        whole = not any(part.field in ("frame", "slide", "active") for part in flat)
+        return self.make(s.Over, at, flat, whole=whole)
 
     base = clause("base")
     partition = clauses("partition")

@@ -292,7 +292,7 @@ def _(part: s.Over) -> str:
 def window_text(part: s.Over) -> str:
     """What stands in the parentheses of OVER and WINDOW."""
     base = written_name(part.base, _AS_BASE) if part.base is not None else ""
-    frame = "UNBOUNDED PRECEDING"
+    frame = "" if part.whole else "UNBOUNDED PRECEDING"
     if part.between:
         frame = f"{part.frame.upper()} BETWEEN {text(part.between[0])} AND {text(part.between[1])}"
     elif part.frame != "unbounded":

@@ -213,7 +213,8 @@ class Over(Part):
 
     `frame` is `rows` with a Number, `range` with a Duration or a Number, or `unbounded`; or `rows` or `range` with
     `between`. `slide` is a Number or a Duration. `base` is a window of the clause WINDOW: `OVER w`, or
-    one that this completes. An ORDER BY without a frame has that of standard SQL, which the builder fills in.
+    one that this completes. An ORDER BY without a frame has that of standard SQL, which the builder fills in. `whole`:
+    nothing says which rows, so over rows that last it is all of them, and over a stream those up to each row.
     """
 
     partition: tuple[Expression, ...] = ()
@@ -224,6 +225,7 @@ class Over(Part):
     order: tuple[OrderKey, ...] = ()
     between: tuple[FrameBound, ...] = ()
     base: Name | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
