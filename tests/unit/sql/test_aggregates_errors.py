@@ -326,3 +326,13 @@ def test_a_frame_that_is_too_large():
     with pytest.raises(SqlError, match="a frame cannot have this number of rows") as caught:
         hr.sql(f"SELECT avg(price) OVER (ROWS {2**70} PRECEDING) AS m FROM ticks", ticks=TICKS)
     assert "over(" not in caught.value.instead
+
+
+def test_decimals_are_refused_where_they_are_declared():
+    text = """CREATE AGGREGATE whole(x DOUBLE) : DOUBLE {
+        TABLE state (v DECIMAL(10, 2));
+        INITIALIZE: ITERATE: { INSERT INTO state VALUES (x); } TERMINATE: { INSERT INTO RETURN SELECT v FROM state; }
+    };"""
+    with pytest.raises(SqlError, match="does not compute with DECIMAL") as found:
+        hr.script(text)
+    assert "DECIMAL(10,2)" in str(found.value.given)

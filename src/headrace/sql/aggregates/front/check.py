@@ -104,6 +104,14 @@ class _Check(SelectReader):
             found = Type.parse(name.text)
         if found.is_array:
             raise self.context.error(name, "an aggregate computes with single values", given=name.text)
+        if found.is_decimal:
+            raise self.context.error(
+                name,
+                "an aggregate written in SQL does not compute with DECIMAL",
+                given=name.text,
+                allowed="the other types",
+                instead="LONG, with a count of the smallest unit, or DOUBLE, which rounds",
+            )
         return found
 
     def _returns(self) -> tuple[Field, ...]:
