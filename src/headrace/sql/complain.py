@@ -18,7 +18,13 @@ __all__ = ["complain"]
 
 SHOWN = 12  # allowed tokens
 _WORDS = {"NAME": "a name", "NUMBER": "a number", "TEXT": "a text in '…'", "DURATION": "a duration such as 10 s"}
-_OMITTED = frozenset({"QUOTED", "TICKED", "DATETIME", "CAST", "EXTENT", "OVER_TEXT"})  # covered by another word
+# Covered by another word.
+_OMITTED = frozenset(
+    {"QUOTED", "TICKED", "DATETIME", "CAST", "EXTENT", "OVER_TEXT", "TYPED_TEXT", "TYPE_WORDS", "CALENDAR"}
+    | {"TABLE_WORD", "WINDOW_FUNCTION", "QUANTIFIER", "DOLLAR", "EXTRACT", "ARRAY", "INTERVAL"}
+)
+#: Tokens that are words of SQL under another name.
+_SPELLED = {"_VALUES": "VALUES", "_EXISTS": "EXISTS", "DIVERTED_FROM": "DIVERTED FROM", "TYPE_TAIL": "WITH TIME ZONE"}
 _EXPRESSION = frozenset({"NAME", "NUMBER", "TEXT", "CASE", "TRUE", "FALSE", "NULL", "DURATION", "(", "-", "+", "~"})
 _OPERATORS = frozenset(
     {"=", "==", "<>", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "|", "^", "&", "<<", ">>", "."}
@@ -62,6 +68,7 @@ def _listed(allowed: Iterable[str]) -> str:
         words.append("the end")
     words += [_WORDS[kind] for kind in _WORDS if kind in rest]
     rest -= {END, *_WORDS}
+    rest = {_SPELLED.get(kind, kind) for kind in rest}
     signs, keywords = sorted(kind for kind in rest if not kind[0].isalpha()), sorted(k for k in rest if k[0].isalpha())
     words += keywords + signs
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
