@@ -25,7 +25,7 @@ from headrace.sql.printer import to_sql
 
 __all__ = ["combined", "one_row", "values", "without_duplicates"]
 
-_ONE = pa.table([pa.repeat(True, 1)], names=["_sql_one"])  # not of a list: that loads pandas
+_ONE = pa.table([pa.nulls(1, pa.bool_())], names=["_sql_one"])  # not of a list: that loads pandas
 
 
 def combined(context: Context, part: s.SetOperation, left: Stream, right: Stream) -> Stream:
