@@ -6,6 +6,7 @@ The thesis's examples are in `sql/papers.toml`, those of the paper on ESL in `te
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 DOCS = Path(__file__).parent
 PAGE = DOCS / "sql" / "papers.md"
 ESL = DOCS.parent / "tests" / "fixtures" / "esl_paper"
+WIDTH = 110
 
 INTRODUCTION = """\
 # The papers' examples
@@ -28,8 +30,6 @@ where words that are the same mean something else.
 *as printed*: the text runs letter for letter. A part of a query runs in a query. Examples that the thesis states in
 words or by their answers have a text here, and give the stated answers.
 
-| place | example | runs |
-|---|---|---|
 """
 
 SECOND = """
@@ -40,8 +40,6 @@ their captions and the explanations around them; each is a file with its input a
 them holds: the average of example 7 is blocking and refused on a stream without a window, and an `ORDER BY` of the
 stream's own time changes nothing.
 
-| example | shows |
-|---|---|
 """
 
 
@@ -53,14 +51,16 @@ def examples() -> list[dict[str, Any]]:
 
 def page() -> str:
     """The whole page."""
-    thesis = "".join(f"| {e['place']} | {e['what']}{_code(e)} | {_runs(e)} |\n" for e in examples())
+    thesis = "\n".join(map(_thesis, examples()))
     return INTRODUCTION + thesis + SECOND + "".join(map(_esl, sorted(ESL.glob("*.sql"))))
 
 
-def _code(example: dict[str, Any]) -> str:
-    text = example.get("printed") or example["run"]
-    line = " ".join(text.split()).replace("|", "\\|")
-    return f": `{line}`"
+def _thesis(example: dict[str, Any]) -> str:
+    text = " ".join((example.get("printed") or example["run"]).split())
+    runs = _runs(example)
+    head = textwrap.fill(f"**{example['place']}**, {example['what']}. {runs[0].upper()}{runs[1:]}.", WIDTH)
+    code = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return f"{head}\n\n```sql\n{code}\n```\n"
 
 
 def _runs(example: dict[str, Any]) -> str:
@@ -74,7 +74,8 @@ def _runs(example: dict[str, Any]) -> str:
 def _esl(path: Path) -> str:
     number = int(path.stem.split("_")[1])
     shows = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("-- ").rstrip(".")
-    return f"| [{number}](../../tests/fixtures/esl_paper/{path.name}) | {shows} |\n"
+    shown = textwrap.fill(shows, WIDTH, initial_indent="  ", subsequent_indent="  ")
+    return f"- [Example {number}](../../tests/fixtures/esl_paper/{path.name})\n{shown}\n"
 
 
 if __name__ == "__main__":

@@ -118,8 +118,8 @@ def _spark_says(spark: SparkSession, row: dict[str, Any]) -> str:
         return "" if "spark_refuses" in row else f"{row['feature']}: {str(error)[:300]}"
     if "spark_refuses" in row:
         return f"{row['feature']}: Spark runs it"
-    mine = bag([list(r) for r in found])
-    return "" if mine == bag(row["answer"]) else f"{row['feature']}: {mine}"
+    answer = bag([list(r) for r in found])
+    return "" if answer == bag(row["answer"]) else f"{row['feature']}: {answer}"
 
 
 def test_the_page_is_what_the_script_writes():

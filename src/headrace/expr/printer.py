@@ -302,7 +302,7 @@ class Printer:
             return self.udf(bound, args)
         raise ExpressionError(f"{node} cannot be printed as SQL", given=type(node).__name__)
 
-    def registered(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines that have been told of it
+    def registered(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines where it is registered
         """A function that the engine computes in another way, if at all."""
         node = bound.node
         raise ExpressionError(
@@ -312,7 +312,7 @@ class Printer:
             instead="the query's history, which registers its functions",
         )
 
-    def udf(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines that have been told of it
+    def udf(self, bound: Bound, args: list[Node]) -> Node:  # noqa: ARG002 - for engines where it is registered
         """A user's function of arguments."""
         node = bound.node
         assert isinstance(node, UdfCall)

@@ -44,7 +44,7 @@ def _selected(node: Aggregate, alike: list[Aggregate]) -> Node:
     outputs = tuple((name, expr) for name, expr in names.values())
     both = Aggregate(first.input, first.keys, first.window, outputs, policy=first.policy, final=first.final)
     keys = zip(node.key_names, first.key_names, strict=True)
-    own = [(mine, col(theirs)) for mine, theirs in keys]
+    own = [(name, col(theirs)) for name, theirs in keys]
     own += [(name, col(names[str(expr)][0])) for name, expr in node.outputs]
     return Select(both, tuple(own))
 

@@ -28,7 +28,7 @@ def test_a_person_at_a_terminal(place: Path):
     """The real program on a terminal of its own: typing, Tab, Ctrl-C while watching, Ctrl-D."""
     terminal, theirs = pty.openpty()
     # The terminal must be the one that sends Ctrl-C to the program: only the leader of a session can ask for that. And
-    # whoever started the tests in the background has told all its children to disregard it.
+    # whoever started the tests in the background has made all its children ignore it.
     program = (
         "import fcntl, runpy, signal, sys, termios; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0); sys.argv = ['headrace', 'sql']; "

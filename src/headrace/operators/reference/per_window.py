@@ -143,10 +143,10 @@ def _top(node: Top, members: list[Row], span: WindowSpan) -> list[Row]:
     ranked = _ranked(node, members)
     found = []
     for number, (_, _, payload) in enumerate(_first_of(node, ranked), 1):
-        mine = _sorted_by(node, payload)
+        own = _sorted_by(node, payload)
         before = [_sorted_by(node, row[2]) for row in ranked[: number - 1]]
-        peers = [one for one in before if one == mine]
-        places = {"row_number": number, "rank": number - len(peers), "dense_rank": len({*before, mine})}
+        peers = [one for one in before if one == own]
+        places = {"row_number": number, "rank": number - len(peers), "dense_rank": len({*before, own})}
         found.append((*span, payload | {name: places[place] for name, place in node.places}))
     return found
 

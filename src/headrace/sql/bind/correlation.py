@@ -51,8 +51,8 @@ def _sides(part: s.Expression, inside: Scope) -> tuple[s.Expression, s.Expressio
     if not isinstance(part, s.Binary) or part.operator != "=":
         return None
     for own, other in ((part.left, part.right), (part.right, part.left)):
-        mine = columns_of(own)
-        if mine and all(map(inside.knows, mine)) and not any(map(inside.knows, columns_of(other))):
+        used = columns_of(own)
+        if used and all(map(inside.knows, used)) and not any(map(inside.knows, columns_of(other))):
             return own, other
     return None
 

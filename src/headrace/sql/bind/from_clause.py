@@ -175,7 +175,7 @@ class FromClause:
         return left, conditions
 
     def _used(self, part: s.Expression, operands: list[_Operand]) -> frozenset[int] | None:
-        """The operands whose columns a condition uses; None if it cannot be told."""
+        """The operands whose columns a condition uses; None if that is unknown."""
         found: set[int] = set()
         for column in columns_of(part):
             scopes = [Scope(self.queries.context, operand.item.relations) for operand in operands]

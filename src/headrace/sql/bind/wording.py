@@ -1,6 +1,6 @@
 """Errors of the layers below in the words of SQL: they are written for users of Python.
 
-Where a rule knows the error, it is told in SQL. Of others, hints with Python in them are left out.
+Where a rule knows the error, it says it in SQL. Of others, hints with Python in them are left out.
 """
 
 from __future__ import annotations

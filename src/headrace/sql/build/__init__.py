@@ -8,7 +8,6 @@ their order.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from headrace.sql import syntax as s
@@ -54,7 +53,9 @@ class Builder(QueryBuilder, TableBuilder):
         policy, rest = self._split_clauses(s.Policy, frozenset({"late", "bad_rows", "shedding"}), given)
         return self.make(s.CreateStream, at, rest, name=name, policy=policy)
 
-    def _split_clauses(self, kind: type[P], fields: frozenset[str], clauses: Iterable[Clause]) -> tuple[P, list[Clause]]:
+    def _split_clauses(
+        self, kind: type[P], fields: frozenset[str], clauses: Iterable[Clause]
+    ) -> tuple[P, list[Clause]]:
         """A node from the clauses for these fields, and the other clauses."""
         clauses = list(clauses)
         own = [part for part in clauses if part.field in fields]

@@ -36,7 +36,8 @@ class AggregateBuilder(ExpressionBuilder):
     def _local(self, query: s.Query) -> s.LocalSelect:
         """A sub-query over tables of the body as a SELECT of the body."""
         body = query.body
-        if not isinstance(body, s.Select) or query != s.Query(body) or body.qualify or body.windows or (body.limit is not None and (body.limit.by or body.limit.offset)):
+        plain = isinstance(body, s.Select) and query == s.Query(body) and not (body.qualify or body.windows)
+        if not isinstance(body, s.Select) or not plain or (body.limit and (body.limit.by or body.limit.offset)):
             self.fail("a sub-query of an aggregate is one SELECT", query.at, instead="(SELECT … FROM table WHERE …)")
         places = () if body.source == s.NO_SOURCE else (body.source, *(join.right for join in body.joins))
         names = [place.stream for place in places if isinstance(place.stream, s.Name)]

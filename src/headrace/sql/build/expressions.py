@@ -188,9 +188,7 @@ class ExpressionBuilder:
         """The function of a part of a time: `EXTRACT(YEAR FROM t)` is `year(t)`."""
         function = _PARTS.get(part.text.lower())
         if function is None:
-            self.fail(
-                f"a time has no {part.text}", part.at, given=part.text, allowed=", ".join(_PARTS), instead="YEAR"
-            )
+            self.fail(f"a time has no {part.text}", part.at, given=part.text, allowed=", ".join(_PARTS), instead="YEAR")
         return s.Call((s.Name(function, at=part.at),), (value,), at=at)
 
     # ---- types
