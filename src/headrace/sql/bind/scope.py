@@ -12,10 +12,14 @@ from headrace.sql.bind.context import Context
 from headrace.sql.elsewhere import name_hint
 from headrace.sql.syntax import Column, Name, Star
 
-__all__ = ["CLOCKS", "MOMENTS", "Relation", "Scope", "visible"]
+__all__ = ["ARRIVED", "CLOCKS", "MOMENTS", "NOTHING", "Relation", "Scope", "visible"]
 
 #: The time at which a row has arrived (rule 8.1), as SQL calls it: columns, and functions without arguments.
-CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp")
+CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp", "current_date")
+#: The column of the plan with the time of arrival.
+ARRIVED = "arrival()"
+#: The column of the one row of a SELECT without FROM.
+NOTHING = "_sql_one"
 #: The times of events and windows, as SQL calls them.
 MOMENTS: Mapping[str, Moment | Literal["arrival"]] = {
     "le": "start",
