@@ -144,9 +144,9 @@ class Expressions:
             return bind(self, part)
 
     def _column(self, part: s.Column) -> Expr:
-        found = col(self.scope.column(part))
-        day = part.name.text.lower() == "current_date" and found.column == ARRIVED
-        return found.cast(Type.DATE) if day else found
+        name = self.scope.column(part)
+        day = name == ARRIVED and part.name.text.lower() == "current_date"
+        return col(name).cast(Type.DATE) if day else col(name)
 
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)
