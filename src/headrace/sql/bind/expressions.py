@@ -23,7 +23,7 @@ from headrace.sql.bind.chosen import some_rows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
-from headrace.sql.bind.scope import ARRIVED, CLOCKS, Scope
+from headrace.sql.bind.scope import CLOCKS, Scope
 from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
@@ -144,9 +144,7 @@ class Expressions:
             return bind(self, part)
 
     def _column(self, part: s.Column) -> Expr:
-        name = self.scope.column(part)
-        day = name == ARRIVED and part.name.text.lower() == "current_date"
-        return col(name).cast(Type.DATE) if day else col(name)
+        return self.scope.value(part)
 
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import nearest
+from headrace.expr import Expr, col
 from headrace.expr.times import Moment
+from headrace.schema import Type
 from headrace.sql.bind.context import Context
 from headrace.sql.elsewhere import name_hint
 from headrace.sql.syntax import Column, Name, Star
@@ -94,6 +96,12 @@ class Scope:
             allowed=", ".join(dict.fromkeys(known)) or "(no columns)",
             instead=name_hint(wanted) or close or as_text,
         )
+
+    def value(self, column: Column) -> Expr:
+        """What a column has: of `current_date`, the day of the arrival."""
+        name = self.column(column)
+        day = name == ARRIVED and column.name.text.lower() == "current_date"
+        return col(name).cast(Type.DATE) if day else col(name)
 
     def knows(self, column: Column) -> bool:
         """Whether there is such a column, and only one."""
