@@ -25,7 +25,7 @@ def points(times: list[int], **how: object) -> hr.Stream:
 
 def pairs(condition: str, first: list[int] = FIRST, second: list[int] = SECOND) -> Counter[tuple[int, int, int]]:
     """The numbers of the rows that meet, and the time of each pair: the same in batches, buckets and batch SQL."""
-    query = f"SELECT a.n AS x, b.n AS y FROM a JOIN b ON {condition}"  # noqa: S608
+    query = f"SELECT a.n AS x, b.n AS y FROM a JOIN b ON {condition}"
     made = hr.sql(query, a=points(first), b=points(second))
     assert has_points(made.node)
     found = made.cht()
@@ -99,5 +99,5 @@ def test_old_rows_are_forgotten():
 )
 def test_what_bounds_nothing_is_refused(kind: str, condition: str):
     with pytest.raises(SqlError, match="both sides are instants") as caught:
-        hr.sql(f"SELECT a.n AS x FROM a {kind} b ON {condition}", a=points(FIRST), b=points(SECOND))  # noqa: S608
+        hr.sql(f"SELECT a.n AS x FROM a {kind} b ON {condition}", a=points(FIRST), b=points(SECOND))
     assert "BETWEEN" in caught.value.allowed

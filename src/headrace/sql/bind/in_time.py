@@ -58,11 +58,11 @@ def lasting_to_meet(
                 most.append(bound - (operator == "<"))
     if not least or not most:
         return None
-    return _lasting(left[0], right[0], max(least), max(max(least), min(most)))
+    return _lasting(left[0], right[0], max(least), max(*least, min(most)))
 
 
 def _lasting(left: Item, right: Item, least: int, most: int) -> tuple[Item, Item]:
-    """Rows that overlap where `least <= left - right <= most`. A side that always comes later is met by the other one."""
+    """Rows that overlap where `least <= left - right <= most`. The side that comes first waits."""
     if least > 0:
         return left, replace(right, stream=right.stream.shift(least).set_duration(most - least + 1))
     if most < 0:
