@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.errors import HeadraceError, PlanError, SinkError, SourceError, Unavailable, without_secrets
 from headrace.io.files import local_path, open_file
-from headrace.store.objects import ObjectStorage
+from headrace.io.object_files import find_objects
 
 __all__ = ["Place", "delta_errors", "is_remote", "options_of", "table_path"]
 
@@ -81,7 +81,7 @@ class Place:
     def versions(self) -> tuple[int, int] | None:
         """The first and the last version in the log; None if there is no table."""
         if is_remote(self.path):
-            names = [key.rpartition("/")[2] for key in ObjectStorage(self.path).keys(_LOG)]
+            names = [url.rpartition("/")[2] for _, url, _ in find_objects(f"{self.path}/{_LOG}/")]
         else:
             folder = Path(self.path) / _LOG
             names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []

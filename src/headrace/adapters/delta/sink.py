@@ -28,10 +28,9 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
 from headrace.adapters.delta.place import Place, delta_errors, options_of, table_path
-from headrace.changes import Changes
 from headrace.errors import PlanError, SinkError, Unavailable
 from headrace.io.adapter import DeliveryId, SinkAdapter
-from headrace.io.sinks import rows_of
+from headrace.io.sinks import columns_of_rows
 from headrace.io.upserts import BATCH, OP
 from headrace.schema import Schema
 
@@ -78,7 +77,7 @@ class DeltaSink(SinkAdapter):
 
     def open(self, query: str, output: int, columns: Schema, batch: int) -> None:
         """Create the table if it is missing, and check that rows with these columns fit into it."""
-        wanted = self._rows(rows_of(Changes.empty(columns), self), 0).schema
+        wanted = self._rows(columns_of_rows(columns, self).empty_table(), 0).schema
         self._check_partitions(wanted)
         with delta_errors(SinkError, self._what, self.path):
             if not DeltaTable.is_deltatable(self.path, options_of(self.path)):
