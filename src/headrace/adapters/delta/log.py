@@ -17,10 +17,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from headrace.adapters.delta.place import Place
+from headrace.adapters.delta.place import TableFolder
 from headrace.errors import SourceError
 
-__all__ = ["DataFile", "Version", "check_readable", "files_of", "version_of"]
+__all__ = ["DataFile", "TableVersion", "check_readable", "files_of", "version_of"]
 
 _MILLISECOND = 1000
 #: What readers must understand, and this one does: either it makes no difference to reading files, or it is refused
@@ -42,7 +42,7 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Version:
+class TableVersion:
     """The changes of one version; `time` is that of its commit, in ticks."""
 
     number: int
@@ -58,9 +58,9 @@ class Version:
         return not self.removed and not self.feed
 
 
-def version_of(path: str, number: int) -> Version:
+def version_of(path: str, number: int) -> TableVersion:
     """A version of the table; `SourceError` if its log was removed."""
-    place = Place(path)
+    place = TableFolder(path)
     text = place.log_of(number)
     if text is None:
         raise SourceError(
@@ -72,7 +72,7 @@ def version_of(path: str, number: int) -> Version:
     return _version(place, number, actions)
 
 
-def _version(place: Place, number: int, actions: list[dict[str, Any]]) -> Version:
+def _version(place: TableFolder, number: int, actions: list[dict[str, Any]]) -> TableVersion:
     found: dict[str, list[DataFile]] = {"add": [], "remove": [], "cdc": []}
     info: dict[str, Any] = {}
     times = [0]
@@ -88,10 +88,10 @@ def _version(place: Place, number: int, actions: list[dict[str, Any]]) -> Versio
             times.append(about.get("modificationTime") or about.get("deletionTimestamp") or 0)
             found[kind].append(_data_file(place, number, about))
     time = info.get("inCommitTimestamp") or info.get("timestamp") or max(times)
-    return Version(number, int(time) * _MILLISECOND, *(tuple(found[kind]) for kind in ("add", "remove", "cdc")))
+    return TableVersion(number, int(time) * _MILLISECOND, *(tuple(found[kind]) for kind in ("add", "remove", "cdc")))
 
 
-def _data_file(place: Place, number: int, about: Mapping[str, Any]) -> DataFile:
+def _data_file(place: TableFolder, number: int, about: Mapping[str, Any]) -> DataFile:
     if about.get("deletionVector"):
         raise _deletion_vectors(place, f"version {number}")
     stats = json.loads(about.get("stats") or "{}")
@@ -102,7 +102,7 @@ def _data_file(place: Place, number: int, about: Mapping[str, Any]) -> DataFile:
 
 def files_of(path: str, number: int) -> tuple[DataFile, ...]:
     """All files of the table as of a version, those that were written first first."""
-    place = Place(path)
+    place = TableFolder(path)
     table = place.table(number)
     if pa.table(table.deletion_vectors()).num_rows:
         raise _deletion_vectors(place, f"version {number}")
@@ -113,13 +113,13 @@ def files_of(path: str, number: int) -> tuple[DataFile, ...]:
     )
 
 
-def check_readable(place: Place, table: DeltaTable) -> None:
+def check_readable(place: TableFolder, table: DeltaTable) -> None:
     """Raise if the table uses features with which its files cannot be read as they are."""
     _check_features(place, table.protocol().reader_features or ())
     _check_columns(place, table.metadata().configuration, table.version())
 
 
-def _check_features(place: Place, features: Any) -> None:
+def _check_features(place: TableFolder, features: Any) -> None:
     unknown = sorted(set(features) - _UNDERSTOOD)
     if unknown:
         raise SourceError(
@@ -128,7 +128,7 @@ def _check_features(place: Place, features: Any) -> None:
         )  # fmt: skip
 
 
-def _check_columns(place: Place, configuration: Mapping[str, str | None], number: int) -> None:
+def _check_columns(place: TableFolder, configuration: Mapping[str, str | None], number: int) -> None:
     mode = configuration.get(_MAPPING) or "none"
     if mode != "none":
         raise SourceError(
@@ -138,7 +138,7 @@ def _check_columns(place: Place, configuration: Mapping[str, str | None], number
         )  # fmt: skip
 
 
-def _deletion_vectors(place: Place, which: str) -> SourceError:
+def _deletion_vectors(place: TableFolder, which: str) -> SourceError:
     return SourceError(
         f"{which} of {place.shown!r} marks rows of files as deleted (deletion vectors), which Headrace does not read",
         given="deletionVector", allowed="files whose rows all count",

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError, PlanError, SinkError, SourceError, Un
 from headrace.io.files import local_path, open_file
 from headrace.io.object_files import find_objects
 
-__all__ = ["Place", "delta_errors", "is_remote", "options_of", "table_path"]
+__all__ = ["TableFolder", "delta_errors", "is_remote", "options_of", "table_path"]
 
 _LOG = "_delta_log"
 _VERSION = re.compile(r"(\d{20})\.json")
@@ -50,7 +50,7 @@ def options_of(path: str) -> dict[str, str] | None:
     return dict(_RETRIED) if is_remote(path) else None
 
 
-class Place:
+class TableFolder:
     """The folder of a table."""
 
     def __init__(self, path: str) -> None:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.adapters.delta.log import DataFile, Version
-from headrace.adapters.delta.place import Place
+from headrace.adapters.delta.log import DataFile, TableVersion
+from headrace.adapters.delta.place import TableFolder
 from headrace.columnar import concat, factorize
 from headrace.errors import SourceError
 from headrace.io.conversion import convert
@@ -30,7 +30,7 @@ CHANGE_TYPE = "_change_type"
 _GONE = ("delete", "update_preimage")
 
 
-def rows_of_files(place: Place, files: Iterable[DataFile], columns: Schema, skip: int = 0) -> Iterator[pa.Table]:
+def rows_of_files(place: TableFolder, files: Iterable[DataFile], columns: Schema, skip: int = 0) -> Iterator[pa.Table]:
     """The rows of files with these columns, in pieces, without the first ones."""
     for file in files:
         if skip and skip >= (rows := count_rows(place, file)):
@@ -41,7 +41,7 @@ def rows_of_files(place: Place, files: Iterable[DataFile], columns: Schema, skip
             skip = max(0, skip - piece.num_rows)
 
 
-def count_rows(place: Place, file: DataFile) -> int:
+def count_rows(place: TableFolder, file: DataFile) -> int:
     """The number of rows of a file, by the log or by its own metadata."""
     if file.rows is not None:
         return file.rows
@@ -49,7 +49,7 @@ def count_rows(place: Place, file: DataFile) -> int:
         return int(parquet.metadata.num_rows)
 
 
-def changes_of(place: Place, version: Version, columns: Schema) -> pa.Table:
+def changes_of(place: TableFolder, version: TableVersion, columns: Schema) -> pa.Table:
     """The rows that a version deletes, then those that it inserts, with `_change_type`."""
     if version.feed:
         rows = concat([_empty(columns, CHANGE_TYPE), *_feed(place, version.feed, columns)])
@@ -82,12 +82,12 @@ def _without(rows: pa.Table, codes: np.ndarray, common: np.ndarray) -> pa.Table:
     return rows.take(pa.array(kept))
 
 
-def _feed(place: Place, files: Sequence[DataFile], columns: Schema) -> Iterator[pa.Table]:
+def _feed(place: TableFolder, files: Sequence[DataFile], columns: Schema) -> Iterator[pa.Table]:
     for file in files:
         yield from _pieces(place, file, columns, CHANGE_TYPE)
 
 
-def _pieces(place: Place, file: DataFile, columns: Schema, *more: str) -> Iterator[pa.Table]:
+def _pieces(place: TableFolder, file: DataFile, columns: Schema, *more: str) -> Iterator[pa.Table]:
     names = [*columns.names, *more]
     with _opened(place, file) as parquet:
         stored = [name for name in names if name in parquet.schema_arrow.names]
@@ -129,7 +129,7 @@ def _empty(columns: Schema, *more: str) -> pa.Table:
     return pa.schema([*kinds, *((name, pa.string()) for name in more)]).empty_table()
 
 
-def _opened(place: Place, file: DataFile) -> pq.ParquetFile:
+def _opened(place: TableFolder, file: DataFile) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(place.open(file.path))
     except FileNotFoundError as error:

@@ -27,7 +27,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
-from headrace.adapters.delta.place import Place, delta_errors, options_of, table_path
+from headrace.adapters.delta.place import TableFolder, delta_errors, options_of, table_path
 from headrace.errors import PlanError, SinkError, Unavailable
 from headrace.io.adapter import DeliveryId, SinkAdapter
 from headrace.io.sinks import columns_of_rows
@@ -67,11 +67,11 @@ class DeltaSink(SinkAdapter):
 
     def __str__(self) -> str:
         key = f" by {', '.join(self.key)}" if self.key else ""
-        return f"delta({Place(self.path).name}, {self.encoding}{key})"
+        return f"delta({TableFolder(self.path).name}, {self.encoding}{key})"
 
     @property
     def _what(self) -> str:
-        return f"the Delta table {Place(self.path).name}"
+        return f"the Delta table {TableFolder(self.path).name}"
 
     # --- the table ---------------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class DeltaSink(SinkAdapter):
         with delta_errors(SinkError, self._what, self.path):
             if not DeltaTable.is_deltatable(self.path, options_of(self.path)):
                 self._create(wanted, batch)
-            table = Place(self.path).table()
+            table = TableFolder(self.path).table()
             self._check_columns(table, wanted)
             self._check_batch(table, query, output, batch)
 
@@ -90,7 +90,7 @@ class DeltaSink(SinkAdapter):
         if batch >= 0:
             raise SinkError(
                 f"{self._what} was deleted, with the rows of batches up to {batch}",
-                given=Place(self.path).shown,
+                given=TableFolder(self.path).shown,
                 instead="the table from before, or a new checkpoint, which reads everything",
             )
         feed = {"delta.enableChangeDataFeed": "true"} if self.change_data_feed else {}
@@ -156,7 +156,7 @@ class DeltaSink(SinkAdapter):
         rows = self._rows(rows, delivery.batch)
         with delta_errors(SinkError, self._what, self.path), self._turn():
             for attempt in range(_ATTEMPTS):
-                table = Place(self.path).table()
+                table = TableFolder(self.path).table()
                 recorded = table.transaction_version(_name(delivery))
                 if recorded is not None and recorded >= delivery.batch:
                     return

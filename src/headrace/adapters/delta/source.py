@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.adapters.delta.log import check_readable, files_of, version_of
-from headrace.adapters.delta.place import Place, delta_errors, table_path
+from headrace.adapters.delta.place import TableFolder, delta_errors, table_path
 from headrace.adapters.delta.reading import CHANGE_TYPE, changes_of, count_rows, rows_of_files
 from headrace.errors import PlanError, SourceError, TimeError, UnknownColumn
 from headrace.io.adapter import Offsets, SourceAdapter, TableLog
@@ -91,7 +91,7 @@ class DeltaSource(SourceAdapter):
 
     def __str__(self) -> str:
         key = f" by {', '.join(self.key)}" if self.key else ""
-        return f"delta {'changes' if self.changes else 'rows'}({Place(self.path).name}{key})"
+        return f"delta {'changes' if self.changes else 'rows'}({TableFolder(self.path).name}{key})"
 
     @property
     def schema(self) -> Schema:
@@ -111,7 +111,7 @@ class DeltaSource(SourceAdapter):
 
     @property
     def _what(self) -> str:
-        return f"the Delta table {Place(self.path).name}"
+        return f"the Delta table {TableFolder(self.path).name}"
 
     @property
     def _stored(self) -> Schema:
@@ -134,9 +134,9 @@ class DeltaSource(SourceAdapter):
             return {_PARTITION: self._reach(position)}
 
     def _reach(self, position: int | None) -> Offsets:
-        found = Place(self.path).versions()
+        found = TableFolder(self.path).versions()
         if found is None:
-            raise SourceError(f"there is no Delta table at {Place(self.path).shown!r}", given=self._what)
+            raise SourceError(f"there is no Delta table at {TableFolder(self.path).shown!r}", given=self._what)
         first, last = found
         if position is not None and not first <= (position >> _ROWS) // 2 <= last + 1:
             raise SourceError(
@@ -173,7 +173,7 @@ class DeltaSource(SourceAdapter):
 
     def limit(self, partition: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002 - there is one partition
         """The end of so many rows; a version that deletes or updates rows is not divided."""
-        place, count = Place(self.path), 0
+        place, count = TableFolder(self.path), 0
         with delta_errors(SourceError, self._what, self.path):
             for page, skip in _pages(start, end):
                 if page % 2 == 0:
@@ -211,7 +211,7 @@ class DeltaSource(SourceAdapter):
         return None
 
     def _page_rows(self, page: int, skip: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        place, stored = Place(self.path), self._stored
+        place, stored = TableFolder(self.path), self._stored
         needed = Schema(tuple(column for column in stored if column.name in columns))
         if page % 2 == 0:
             yield from rows_of_files(place, files_of(self.path, page // 2), needed, skip)
@@ -272,7 +272,7 @@ def _pages(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _last_from(path: str, version: int) -> int | None:
     """The last version, found from the one that comes next; None if the log has neither it nor the one before it."""
-    place = Place(path)
+    place = TableFolder(path)
     if place.log_of(version) is None:
         return version - 1 if version > 0 and place.log_of(version - 1) is not None else None
     if place.log_of(version + 1) is None:
@@ -300,7 +300,7 @@ def _checked_start(start: Any) -> int | str:
 
 def _completed(source: DeltaSource) -> DeltaSource:
     """The source with columns from the table where it has none."""
-    place = Place(source.path)
+    place = TableFolder(source.path)
     with delta_errors(SourceError, f"the Delta table {place.name}", source.path):
         table = place.table()
         check_readable(place, table)
@@ -316,7 +316,7 @@ def _completed(source: DeltaSource) -> DeltaSource:
 
 def read_table(path: str, version: int | None = None, columns: Schema | None = None) -> pa.Table:
     """The rows of a table as they are now, or as of a version."""
-    place = Place(table_path(path))
+    place = TableFolder(table_path(path))
     with delta_errors(SourceError, f"the Delta table {place.name}", place.path):
         table = place.table(version)
         check_readable(place, table)
