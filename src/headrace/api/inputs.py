@@ -445,13 +445,12 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime, of_adapter: bool) -> N
     own = {name for name, expr in (("le", start), ("re", end)) if expr is not None and str(expr) == str(col(name))}
     for name in columns.names:
         if name.startswith("__") or (name in RESERVED and name not in own):
+            rename = f"rename={{{name!r}: {(name.strip('_') or 'column') + '_'!r}}}"
             raise SchemaError(
                 f"a payload column may not be named {name!r}: every event has a part of that name",
                 given=str(columns),
                 allowed=f"any name but {', '.join(RESERVED)} and those that begin with '__'",
-                instead=f"only other columns: {', '.join(map(str, columns.payload))}"
-                if of_adapter
-                else f"rename={{{name!r}: {(name.strip('_') or 'column') + '_'!r}}}",
+                instead=f"only other columns: {', '.join(map(str, columns.payload))}" if of_adapter else rename,
             )
 
 
