@@ -130,16 +130,16 @@ SETS = [
     "SELECT k FROM a INTERSECT ALL SELECT k FROM t",
 ]
 LATERAL = [
-    "SELECT a.x, top.y FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS top",
+    "SELECT x, t.y FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS t",
     "SELECT a.x, top.y FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.y < a.x ORDER BY y, i LIMIT 2) AS top ON true",
     "SELECT a.x, t.* FROM a CROSS JOIN LATERAL (SELECT b.k, y, a.i + y AS n FROM b WHERE b.k = a.k AND b.i < a.x) t",
     "SELECT x, n, s FROM a, LATERAL (SELECT count(*) AS n, sum(y) + a.x AS s FROM b WHERE b.k = a.k) AS t",
     "SELECT x, n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.i < a.i HAVING count(*) < 2) AS t",
     "SELECT x, n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.i < a.i) AS t ON t.n > 1",
-    "SELECT a.k, x, i2, n FROM a LEFT JOIN LATERAL (SELECT i AS i2, count(*) AS n FROM b WHERE b.k = a.k GROUP BY i) t ON n > 0",
+    "SELECT x, j, n FROM a LEFT JOIN LATERAL (SELECT i AS j, count(*) AS n FROM b WHERE b.k = a.k GROUP BY i) t ON n > 0",
     "SELECT x, s FROM a, LATERAL (SELECT a.x + a.i AS s WHERE a.x > 0) AS t",
     "SELECT x, v FROM a, LATERAL (VALUES (a.x), (a.i), (7)) AS t(v)",
-    "SELECT x, u.y, u.z FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k) t, LATERAL (SELECT t.y, z FROM c WHERE j = t.y) u",
+    "SELECT x, u.y, z FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k) t, LATERAL (SELECT t.y, z FROM c WHERE j = t.y) u",
     "SELECT x, z, n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.i >= a.i) t, c WHERE c.k = a.k AND n > 0",
     "SELECT x, v FROM a, LATERAL (SELECT y AS v FROM b WHERE b.k = a.k UNION SELECT j FROM c WHERE c.j < a.x) AS t",
     "SELECT x, v FROM a, LATERAL (SELECT DISTINCT y AS v FROM b WHERE b.i < a.i) AS t",
@@ -157,7 +157,7 @@ DEEP = [
     "SELECT k, x FROM a WHERE x NOT IN (SELECT max(y) FROM b WHERE b.k = a.k)",
     "SELECT k, x FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.k = a.k HAVING count(*) = 0)",
     "SELECT k, x FROM a WHERE EXISTS (SELECT i FROM b WHERE b.i < a.i GROUP BY i HAVING count(*) > 1)",
-    "SELECT k, x FROM a WHERE EXISTS (SELECT * FROM b WHERE b.k = a.k AND NOT EXISTS (SELECT * FROM c WHERE c.j = b.i AND c.k = a.k))",
+    "SELECT x FROM a WHERE EXISTS (SELECT * FROM b WHERE NOT EXISTS (SELECT * FROM c WHERE c.j = b.i AND c.k = a.k))",
     "SELECT k, x FROM a WHERE x = (SELECT max(y) FROM b WHERE b.i IN (SELECT j FROM c WHERE c.j < a.x))",
     "SELECT k, x, (SELECT count(*) FROM b WHERE y > (SELECT min(j) FROM c WHERE c.k = a.k)) AS n FROM a",
     "SELECT k, x FROM a WHERE EXISTS (SELECT * FROM (SELECT i FROM b WHERE b.k = a.k) AS t WHERE t.i > 0)",
@@ -175,10 +175,24 @@ ON = [
     "SELECT a.x, b.y FROM a JOIN b ON a.k = b.k AND b.y NOT IN (SELECT j FROM c) FULL JOIN c ON c.k = a.k",
     "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.y IN (SELECT j FROM c WHERE c.k = b.k)",
     "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND a.x > (SELECT count(*) FROM c)",
-    "SELECT a.x, b.y FROM a FULL JOIN b ON a.k = b.k AND EXISTS (SELECT * FROM c WHERE c.j = b.i) AND a.x IN (SELECT j FROM c)",
+    "SELECT x, y FROM a FULL JOIN b ON a.k = b.k AND EXISTS (SELECT * FROM c WHERE j = b.i) AND x IN (SELECT j FROM c)",
     "SELECT a.x, b.y FROM a RIGHT JOIN b ON a.k = b.k AND NOT EXISTS (SELECT * FROM c WHERE c.j = b.i)",
     "SELECT a.x, b.y FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i < b.i",
     "SELECT a.x, b.y FROM a FULL JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i = b.i",
+]
+_TUMBLES = """(
+    SELECT *, floor(x / 3)::LONG * 3 AS window_start, window_start + 3 AS window_end FROM a WHERE x IS NOT NULL
+)"""
+_HOPS = """(
+    SELECT a.*, (floor(x / 2)::LONG - n) * 2 AS window_start, window_start + 5 AS window_end FROM a, range(3) AS r (n)
+    WHERE window_end > x
+)"""
+#: Windows by a column, which DuckDB has no function for, and what they are there.
+WINDOWS = [
+    ("SELECT * FROM {}", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_end, k, sum(i) AS s FROM {} GROUP BY window_end, k", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_start, count(*) AS n, max(i) AS m FROM {} GROUP BY 1", "HOP(a, x, 2 us, 5 us)", _HOPS),
+    ("SELECT k, y, window_start FROM {} JOIN b USING (k)", "HOP(a, x, 2 us, 5 us)", _HOPS),
 ]
 
 
@@ -210,3 +224,10 @@ def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: in
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES if " t" in text else {}, buckets=n)
+
+
+@pytest.mark.parametrize(("text", "windows", "instead"), WINDOWS)
+@_few(4)
+@given(relations("a", "b"), buckets())
+def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))

@@ -23,6 +23,7 @@ from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.conditions import columns_of, conjuncts, has_subquery
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.in_time import lasting_to_meet
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
@@ -69,14 +70,32 @@ class Joins:
         """
         instants = has_points(left.stream.node) and has_points(right.stream.node)
         if instants and join.kind != "clip" and not self.instants:
+            met = self._met_in_time(left, right, join)
+            if met is not None:
+                return replace(met, stream=met.stream.point_at_start())
             source = join.right.stream.text if isinstance(join.right.stream, s.Name) else "(…)"
             raise self.context.error(
                 join,
                 BOTH_INSTANTS,
                 given=to_sql(join),
-                allowed="streams with time windows on both sides, or with lifetimes on one",
+                allowed="streams with time windows on both sides, or with lifetimes on one; "
+                "in an inner join also bounds of both times: a.ts BETWEEN b.ts - 5 min AND b.ts",
                 instead=f"{source} [SIZE 10 ON ts] on both sides, or {source} [RANGE 10 s]",
             )
+        return self._paired(left, right, join, same)
+
+    def _met_in_time(self, left: Item, right: Item, join: s.Join) -> Item | None:
+        """Pairs of instants that the condition wants within a time of each other; None if it does not say so."""
+        if join.kind not in ("inner", "cross"):
+            return None
+        both = [
+            (item, Expressions(self.context, Scope(self.context, item.relations), item.stream.schema, self.own))
+            for item in (left, right)
+        ]
+        lasting = lasting_to_meet(self.context, join.on, both[0], both[1])
+        return None if lasting is None else self._paired(*lasting, join)
+
+    def _paired(self, left: Item, right: Item, join: s.Join, same: Sequence[tuple[Expr, Expr]] = ()) -> Item:
         join = self._natural(left, right, join)
         if join.kind in _OUTER and not join.using:
             right = _keys_apart(left, right, self._condition(left, right, join).columns)

@@ -22,7 +22,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.grouping import once
 from headrace.sql.bind.relations import same_columns
-from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.scope import NOTHING, Scope
 from headrace.sql.bind.stored import held_forever
 from headrace.time import INFINITY
 
@@ -30,7 +30,7 @@ __all__ = ["combined", "one_row", "values", "without_duplicates"]
 
 #: The number of a copy of a row, in EXCEPT ALL and INTERSECT ALL.
 _COPY = "_sql_copy"
-_ONE = pa.table([pa.nulls(1, pa.bool_())], names=["_sql_one"])  # not of a list: that loads pandas
+_ONE = pa.table([pa.nulls(1, pa.bool_())], names=[NOTHING])  # not of a list: that loads pandas
 
 
 def combined(context: Context, part: s.SetOperation, left: Stream, right: Stream) -> Stream:
