@@ -124,6 +124,20 @@ SETS = [
     "SELECT x FROM a WHERE k IN (SELECT k FROM b INTERSECT SELECT k FROM c)",
     "SELECT * FROM (SELECT k, i FROM a UNION ALL SELECT k, i FROM b) AS u WHERE i > 0",
 ]
+_TUMBLES = """(
+    SELECT *, floor(x / 3)::LONG * 3 AS window_start, window_start + 3 AS window_end FROM a WHERE x IS NOT NULL
+)"""
+_HOPS = """(
+    SELECT a.*, (floor(x / 2)::LONG - n) * 2 AS window_start, window_start + 5 AS window_end FROM a, range(3) AS r (n)
+    WHERE window_end > x
+)"""
+#: Windows by a column, which DuckDB has no function for, and what they are there.
+WINDOWS = [
+    ("SELECT * FROM {}", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_end, k, sum(i) AS s FROM {} GROUP BY window_end, k", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_start, count(*) AS n, max(i) AS m FROM {} GROUP BY 1", "HOP(a, x, 2 us, 5 us)", _HOPS),
+    ("SELECT k, y, window_start FROM {} JOIN b USING (k)", "HOP(a, x, 2 us, 5 us)", _HOPS),
+]
 
 
 def relations(*names: str) -> st.SearchStrategy[dict[str, hr.Stream]]:
@@ -154,3 +168,10 @@ def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: in
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES if " t" in text else {}, buckets=n)
+
+
+@pytest.mark.parametrize(("text", "windows", "instead"), WINDOWS)
+@_few(4)
+@given(relations("a", "b"), buckets())
+def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))

@@ -46,6 +46,7 @@ from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
+from headrace.sql.bind.window_functions import has_window_functions, in_column_windows, with_brackets
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
@@ -124,6 +125,11 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
+        if has_window_functions(part):
+            body = with_brackets(self, part, tick)
+            if not isinstance(body, s.Select):
+                return self.body(body, tick)
+            part = body
         if part.qualify is not None:
             rows = qualified(self, part, tick)
             return without_duplicates(plain(rows)) if part.distinct else rows
@@ -420,7 +426,7 @@ class Queries:
 
     def timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
-        return event_columns(self.context, part, self._item(place, tick), alone=all(map(is_unnest, part.joins)))
+        return event_columns(self.context, part, self.item(place, tick), alone=all(map(is_unnest, part.joins)))
 
     def check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
@@ -442,7 +448,11 @@ class Queries:
             raise self.context.error(part.brackets[0], "a table has no windows", given=to_sql(part))
         return entry
 
-    def _item(self, part: s.FromItem, tick: Tick) -> Item:
+    def item(self, part: s.FromItem, tick: Tick) -> Item:
+        """What stands in FROM."""
+        if isinstance(part.stream, s.WindowFunction):
+            place = replace(part.stream.rows, alias=part.alias or part.stream.rows.alias)
+            return in_column_windows(self, part.stream, self.item(place, tick))
         table = self.table(part)
         if table is not None:
             return stored(table, part)
