@@ -112,7 +112,7 @@ class _SnapshotWork:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _NetChanges:
     """Some changes, with the two halves of a retraction together, and their net: what is alive where it was not.
 
     The end of an event that moves from 9 to 5 is a change of -1 from 5 to 9, whenever the event began. Before 5 the
@@ -125,7 +125,7 @@ class _Part:
     of: Int64s
 
     @classmethod
-    def of_delta(cls, delta: Changes) -> _Part:
+    def of_delta(cls, delta: Changes) -> _NetChanges:
         pairing = delta.pair()
         single = np.r_[pairing.inserts, pairing.deletes]
         old, new = delta.re[pairing.retract_from], delta.re[pairing.retract_to]
@@ -140,9 +140,9 @@ class _Part:
         )
         return cls(replace(changes, weight=np.sign(changes.weight)), net, np.r_[lone, moved, moved])
 
-    def filter(self, mask: Bools) -> _Part:
+    def filter(self, mask: Bools) -> _NetChanges:
         """The changes with these nets."""
-        return self if mask.all() else _Part(self.changes.filter(mask[self.of]), self.net.filter(mask), _NONE)
+        return self if mask.all() else _NetChanges(self.changes.filter(mask[self.of]), self.net.filter(mask), _NONE)
 
 
 class SnapshotWindowKernel(Kernel):
@@ -189,13 +189,13 @@ class SnapshotWindowKernel(Kernel):
         self.side = Changes.concat(sides).consolidate()
         return Changes.concat(results).consolidate()
 
-    def _parts(self, delta: Changes) -> list[_Part]:
+    def _parts(self, delta: Changes) -> list[_NetChanges]:
         """The changes, a few times of each group at once, in the order of the instants from which they matter.
 
         Each change is compared with the windows in which it is alive: of many endless events that start one after the
         other, all at once, that would be the square of their number.
         """
-        part = _Part.of_delta(delta)
+        part = _NetChanges.of_delta(delta)
         if len(delta) <= _MOST:
             return [part] if len(delta) else []
         net = part.net
@@ -208,7 +208,7 @@ class SnapshotWindowKernel(Kernel):
         numbers[order] = (number - number[first]) // _MOST + (np.arange(len(net)) - first) // _MOST_ALIKE
         return [part.filter(numbers == number) for number in range(int(numbers.max()) + 1)]
 
-    def _correct(self, part: _Part) -> Changes:
+    def _correct(self, part: _NetChanges) -> Changes:
         """Take back the old outputs of windows that change, and give the new ones."""
         net = part.net
         self._store(part.changes)
