@@ -141,6 +141,20 @@ RUNNING = [
     "SELECT a.k, x, y, lag(y) OVER (PARTITION BY a.k ORDER BY x, y) AS b FROM a JOIN b ON a.k = b.k",
     "SELECT k, x, sum(x) OVER (PARTITION BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM a",
 ]
+_TUMBLES = """(
+    SELECT *, floor(x / 3)::LONG * 3 AS window_start, window_start + 3 AS window_end FROM a WHERE x IS NOT NULL
+)"""
+_HOPS = """(
+    SELECT a.*, (floor(x / 2)::LONG - n) * 2 AS window_start, window_start + 5 AS window_end FROM a, range(3) AS r (n)
+    WHERE window_end > x
+)"""
+#: Windows by a column, which DuckDB has no function for, and what they are there.
+WINDOWS = [
+    ("SELECT * FROM {}", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_end, k, sum(i) AS s FROM {} GROUP BY window_end, k", "TUMBLE(a, x, 3 us)", _TUMBLES),
+    ("SELECT window_start, count(*) AS n, max(i) AS m FROM {} GROUP BY 1", "HOP(a, x, 2 us, 5 us)", _HOPS),
+    ("SELECT k, y, window_start FROM {} JOIN b USING (k)", "HOP(a, x, 2 us, 5 us)", _HOPS),
+]
 
 
 def relations(*names: str) -> st.SearchStrategy[dict[str, hr.Stream]]:
@@ -178,3 +192,10 @@ def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_running_answers(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, buckets=n)
+
+
+@pytest.mark.parametrize(("text", "windows", "instead"), WINDOWS)
+@_few(4)
+@given(relations("a", "b"), buckets())
+def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))
