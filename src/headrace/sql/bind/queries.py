@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from headrace.api.grouped import Grouped
-from headrace.api.ranking import distinct_rows, top_node
+from headrace.api.ranking import distinct_rows, first_rows, top_node
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
@@ -250,17 +250,22 @@ class Queries:
         distinct = [expr for _, expr in self._outputs(part.entries, item, {})] if part.distinct else []
         self._check_distinct(part, expressions, distinct)
         windowing = item.windowing
-        if windowing is None:
-            divided = Grouped(item.stream, tuple((key.name, key) for key in keys)).window(Snapshot())
-            keys = []
-        else:
-            divided = Grouped(item.stream, windowing.keys).window(windowing.window)
-        with self.context.at(part.limit):
-            node, groups = divided.grouped.stream.node, divided.grouped.keys
-            top = top_node(
-                node, groups, divided.over, divided.policy,
-                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=part.limit.offset,
-            )  # fmt: skip
+        limit = part.limit
+        with self.context.at(limit):
+            if windowing is None:
+                divided = Grouped(item.stream, tuple((key.name, key) for key in keys)).window(Snapshot())
+                node, groups = divided.grouped.stream.node, divided.grouped.keys
+                top = first_rows(
+                    node, groups, divided.policy,
+                    k=limit.count, by=by, descending=descending, distinct=distinct, skip=limit.offset,
+                )  # fmt: skip
+            else:
+                divided = Grouped(item.stream, windowing.keys).window(windowing.window)
+                node, groups = divided.grouped.stream.node, divided.grouped.keys
+                top = top_node(
+                    node, groups, divided.over, divided.policy,
+                    k=limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=limit.offset,
+                )  # fmt: skip
         return replace(item, stream=lasting(Stream(top), joined), windowing=None)
 
     def check_limit(self, part: s.Select) -> None:
