@@ -1,7 +1,8 @@
 """A query on a cluster, in a process of its own. Its input, output and checkpoint are on S3.
 
-Usage: `python -m tests.services.cluster.driver MASTER URL [BOOTSTRAP TOPIC]`. It continues the query at URL and ends
-when all input is answered. With BOOTSTRAP and TOPIC, of Kafka, there is one more source.
+Usage: `python -m tests.services.cluster.driver MASTER URL NAMES [BOOTSTRAP TOPIC]`. It continues the query at URL and
+ends when all input is answered. NAMES of queries have commas between them. With BOOTSTRAP and TOPIC, of Kafka, there is
+one more.
 """
 
 from __future__ import annotations
@@ -62,9 +63,10 @@ def kafka_numbers(bootstrap: str, topic: str) -> hr.Stream:
     return hr.read_kafka(topic, "n LONG", bootstrap=bootstrap, lifetime=hr.point("n"), progress=delay)
 
 
-def main(master: str, url: str, *kafka: str) -> None:
+def main(master: str, url: str, names: str, *kafka: str) -> None:
     """Run until everything is answered."""
-    streams = queries(url) | ({"kafka": sums(kafka_numbers(*kafka))} if kafka else {})
+    streams = {name: stream for name, stream in queries(url).items() if name in names.split(",")}
+    streams |= {"kafka": sums(kafka_numbers(*kafka))} if kafka else {}
     sinks = [(stream, hr.files(f"{url}/out/{name}")) for name, stream in streams.items()]
     place = f"{url}/state"
     query = hr.start_all(sinks, checkpoint=place, master=master, options=EXECUTORS, files_per_batch=2)

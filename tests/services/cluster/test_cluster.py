@@ -35,10 +35,10 @@ def test_a_cluster_gives_the_answers_of_a_run_in_process(
     s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive, broker: Broker, topic: NewTopic
 ):
     upload_input(s3_server, s3, tmp_path / "in", files=4)
-    name = topic(2)
+    name = topic(2, {"retention.ms": "-1"})  # the records are old
     for partition in range(2):
         write(broker, name, range(partition, 200, 2), partition)
-    driver = drive("tests.services.cluster.driver", s3, broker.bootstrap, name)
+    driver = drive("tests.services.cluster.driver", s3, ",".join(queries(s3)), broker.bootstrap, name)
     out, errors = driver.communicate(timeout=600)
     assert driver.returncode == 0, errors[-4000:]
     assert out.split() == ["buckets", "2"], "as many as the cluster has cores"
