@@ -187,6 +187,10 @@ class Builder(QueryBuilder, TableBuilder):
         name, given = self.named_clauses(parts)
         return self.make(s.Drop, at, given, kind=kind, name=name)
 
+    def drop_cascade(self, at: Span, kind: str, *parts: Any) -> s.Drop:
+        name, given = self.named_clauses(parts[:-1])
+        return self.make(s.Drop, at, given, kind=kind, name=name, cascade=True)
+
     def drop_kind(self, _: Span, *words: Token) -> str:
         return " ".join(word.text for word in words).lower()
 

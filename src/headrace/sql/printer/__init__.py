@@ -398,7 +398,8 @@ def _(part: s.Split) -> str:
 
 @writes(s.Drop)
 def _(part: s.Drop) -> str:
-    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", new_name(part.name))
+    name, rest = new_name(part.name), "CASCADE" if part.cascade else ""
+    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", name, rest)
 
 
 @writes(s.Show)
