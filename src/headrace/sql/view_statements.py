@@ -115,12 +115,12 @@ class ViewStatements:
         if part.cascade:
             return self._drop_all(context, part, readers)
         if readers:
-            whole = to_sql(replace(part, cascade=True))
+            all_at_once = to_sql(replace(part, cascade=True))
             raise context.error(
                 part.name,
                 f"{', '.join(readers)} still {'reads' if len(readers) == 1 else 'read'} {key}",
                 given=to_sql(part),
-                instead="; ".join(f"DROP {reader}" for reader in readers) + f" before it, or {whole}",
+                instead="; ".join(f"DROP {reader}" for reader in readers) + f" before it, or {all_at_once}",
             )
         entry = among[key]
         if isinstance(entry, ViewEntry) and entry.materialized is not None:

@@ -154,6 +154,7 @@ brackets = st.one_of(
     st.builds(s.LandmarkWindow, start=small, every=measures, **window),
     st.builds(s.FixedWindow, start=small, end=small, **window),
     st.builds(s.Lifespan, st.just("range"), durations),
+    st.builds(s.Lifespan, st.just("chop"), durations, maybe(small)),
     st.builds(s.Lifespan, st.sampled_from(["now", "point_at_start", "point_at_end", "coalesce"])),
     st.builds(s.Lifespan, st.sampled_from(["shift", "extend", "cap"]), signed),
     st.builds(s.Module, calls(small)),

@@ -316,6 +316,9 @@ class Builder(QueryBuilder, TableBuilder):
     def cap(self, at: Span, duration: s.Duration | s.Unary) -> s.Lifespan:
         return s.Lifespan("cap", duration, at=at)
 
+    def chop(self, at: Span, duration: s.Duration, *starting: Clause) -> s.Lifespan:
+        return self.make(s.Lifespan, at, starting, kind="chop", duration=duration)
+
     def point_at_start(self, at: Span) -> s.Lifespan:
         return s.Lifespan("point_at_start", at=at)
 

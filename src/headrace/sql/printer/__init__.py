@@ -123,7 +123,8 @@ def _(part: s.FixedWindow) -> str:
 
 @writes(s.Lifespan)
 def _(part: s.Lifespan) -> str:
-    return f"[{words(part.kind.upper().replace('_', ' '), text(part.duration) if part.duration else '')}]"
+    kind, starting = part.kind.upper().replace("_", " "), clause("STARTING AT", part.starting)
+    return f"[{words(kind, text(part.duration) if part.duration else '', starting)}]"
 
 
 @writes(s.Module)
