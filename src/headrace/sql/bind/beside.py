@@ -27,6 +27,7 @@ from headrace.sql.bind.frames import RANKS, VALUES, is_shift, name_of, nth_of, s
 from headrace.sql.bind.grouping import has_modules
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.returned import gives_rows
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.bind.values import duration_of
 from headrace.sql.printer import to_sql
 from headrace.time import duration
@@ -111,7 +112,7 @@ class _Ordered:
     def answered(
         self, calls: Sequence[s.Call], called: Mapping[s.Call, str], given: dict[s.Call, str]
     ) -> tuple[Item, dict[s.Call, str]]:
-        by = [self.expressions.bind(key.value) for key in self.over.order]
+        by, down = sort_keys(self.expressions, self.over.order)
         names: dict[s.Call, str] = {}
         for call in calls:
             name = called.get(call, f"_sql_beside{len(given) + len(names)}")
@@ -123,7 +124,6 @@ class _Ordered:
         with self.queries.context.at(self.call):
             own = self.item.stream
             groups = own.group_by(*(self.expressions.bind(key) for key in self.over.partition))
-            down = [key.descending for key in self.over.order]
             found = Stream(ranked_node(own.node, groups.keys, self._measured(by), down, self.places))
             kept = [name for name in own.schema.names if name not in STAMPS]
             answers = {name: self.above.get(name, col(name)) for name in names.values()}

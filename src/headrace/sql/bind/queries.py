@@ -41,12 +41,13 @@ from headrace.sql.bind.relations import Item, lasting, plain, same_columns, stan
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.sets import combined, one_row, values, without_duplicates
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.bind.stored import always, check_union, is_relation, stored
 from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
-from headrace.sql.bind.window_functions import has_window_functions, in_column_windows, with_brackets
+from headrace.sql.bind.window_functions import around_windows, has_window_functions, in_column_windows, with_brackets
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
@@ -125,6 +126,7 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
+        part = around_windows(part)
         if has_window_functions(part):
             body = with_brackets(self, part, tick)
             if not isinstance(body, s.Select):
@@ -308,7 +310,7 @@ class Queries:
         """The sort keys, and whether each descends."""
         if not part.order:  # any rows, but the same whatever the order of their arrival: columns decide
             return [col(visible(expressions.schema.names)[0])], (False,)
-        return [expressions.bind(key.value) for key in part.order], tuple(key.descending for key in part.order)
+        return sort_keys(expressions, part.order)
 
     def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:
         expressions = self.expressions(item, given=given)
