@@ -25,6 +25,7 @@ from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import inside
+from headrace.sql.bind.following import seen_from_behind
 from headrace.sql.bind.grouping import column_name
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.times import starts
@@ -72,10 +73,10 @@ def frame_between(context: Context, over: s.Over, unit: int) -> dict[str, Any]:
     if end.kind != "current" or start.kind == "following":
         raise context.error(
             end if end.kind != "current" else start,
-            "a frame over a stream ends with the current row: rows behind it have not happened yet",
+            "a frame over a stream ends with the current row, or behind it",
             given=to_sql(over),
-            allowed="BETWEEN … PRECEDING AND CURRENT ROW",
-            instead="lead(x), which waits for the next row; lag(x, 2) for a row before",
+            allowed="BETWEEN … PRECEDING AND CURRENT ROW, or AND … FOLLOWING",
+            instead="lag(x, 2) for a row before",
         )
     if over.slide is not None or over.active:
         raise context.error(
@@ -106,6 +107,7 @@ def with_frames(queries: Queries, part: s.Select, item: Item, given: Container[s
     entries = []
     for entry in part.entries:
         value = rewritten(entry.value, lambda one: one if one in given else _aggregated(queries.context, one))
+        value = rewritten(value, lambda one: one if one in given else seen_from_behind(queries.context, one))
         alias = entry.alias or s.Name(column_name(entry), quoted=True, at=entry.at)
         entries.append(entry if value is entry.value else replace(entry, value=value, alias=alias))
     return replace(part, entries=tuple(entries))
