@@ -82,6 +82,16 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.ordered_calls import (
+    dense_rank,
+    first_value,
+    lag,
+    last_value,
+    lead,
+    nth_value,
+    rank,
+    row_number,
+)
 from headrace.expr.times import end, start, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
@@ -143,6 +153,7 @@ __all__ = [
     "count_by_end",
     "count_by_start",
     "delta",
+    "dense_rank",
     "distinct_count",
     "edge",
     "end",
@@ -151,6 +162,7 @@ __all__ = [
     "files",
     "final",
     "first",
+    "first_value",
     "fixed",
     "foreach_batch",
     "from_arrow",
@@ -165,8 +177,11 @@ __all__ = [
     "interval",
     "kafka",
     "kafka_topics",
+    "lag",
     "landmark",
     "last",
+    "last_value",
+    "lead",
     "least",
     "lit",
     "match_number",
@@ -178,6 +193,7 @@ __all__ = [
     "module",
     "modules",
     "next",
+    "nth_value",
     "offset",
     "ordered",
     "pattern",
@@ -188,6 +204,7 @@ __all__ = [
     "postgres_table",
     "prev",
     "quantile",
+    "rank",
     "read_changes",
     "read_csv",
     "read_events",
@@ -199,6 +216,7 @@ __all__ = [
     "read_source",
     "read_spark",
     "recurse",
+    "row_number",
     "run",
     "same_history",
     "script",

@@ -14,16 +14,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.api.grouped import Grouped, Windowed
+from headrace.api.around import Extent
+from headrace.api.grouped import around_in_time
 from headrace.api.stream import Stream
 from headrace.expr import AggregateCall, Expr
-from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.grouping import has_modules
 from headrace.sql.bind.values import duration_of
 from headrace.sql.printer import to_sql
-from headrace.time import INFINITY
 
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
@@ -114,15 +113,11 @@ def with_rows_of_time(
             allowed="RANGE BETWEEN … PRECEDING AND CURRENT ROW",
         )
     behind = duration_of(context, end.size, unit)  # type: ignore[arg-type]
-    before = 0
+    before: int | None = 0
     if start.kind == "preceding":
-        before = INFINITY if start.size is None else duration_of(context, start.size, unit)  # type: ignore[arg-type]
-    lasts = INFINITY if before >= INFINITY - behind - 1 else before + behind + 1
-    own, names = stream.schema.names, [name for name, _ in outputs]
-
-    def one_group(group: Stream) -> Stream:
-        spread = group.shift(-behind).set_duration(lasts)
-        answers = Windowed(Grouped(spread, ()), Snapshot()).aggregate(**dict(outputs)).coalesce()
-        return group.join(answers)
-
-    return (stream.group_by(*keys).apply(one_group) if keys else one_group(stream)).select(*own, *names)
+        before = None if start.size is None else duration_of(context, start.size, unit)  # type: ignore[arg-type]
+    with context.at(over):
+        around = Extent("range", None if before is None else -before, behind)
+        # With its stamps, so that the next frame has the same order of tuples.
+        answered = around_in_time(stream.group_by(*keys), around, tuple(outputs))
+        return answered.select(*stream.schema.names, *(name for name, _ in outputs))
