@@ -33,6 +33,7 @@ from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
+from headrace.sql.bind.following import ends_behind, with_rows_of_time
 from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name
@@ -357,6 +358,11 @@ class Queries:
                 outputs = tuple((name, as_module(expr, item.stream.schema)) for name, expr in outputs)
             keys = [expressions.bind(key) for key in over.partition]
             check_active(self, part, over)
+            if ends_behind(over):
+                unit = unit_of(item.stream.node)
+                item = replace(item, stream=with_rows_of_time(self, over, item.stream, keys, outputs, unit))
+                given |= names
+                continue
             with self.context.at(over):
                 made = item.stream.group_by(*keys).over(**self.frame(over, item.stream))
                 # With its stamps, so that the next frame has the same order of tuples.
