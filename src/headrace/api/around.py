@@ -173,6 +173,7 @@ def has_ordered(outputs: Named) -> bool:
 def framed_node(node: Node, keys: Named, frame: Frame, outputs: Named, policy: WindowPolicy) -> Node:
     """Each tuple with aggregates over its frame, and with functions of its order; expressions may use its columns."""
     names = _names_free(node, keys, dict(outputs))
+    node, keys = _with_keys(node, keys)
     calls, exprs = split_aggregates(dict(outputs))
     ordered = [call for call in calls.values() if isinstance(call, OrderedCall) and call.function in _SHIFTS]
     shifts = {f"_shift{i}": call for i, call in enumerate(ordered)}
@@ -193,6 +194,14 @@ def framed_node(node: Node, keys: Named, frame: Frame, outputs: Named, policy: W
         node = shifted_node(node, keys, shifts)
     answers = {name: expr.transform(partial(_replaced, found)) for name, expr in exprs.items()}
     return Select(without_stamps(node), (*((name, Column(name)) for name in names), *answers.items()))
+
+
+def _with_keys(node: Node, keys: Named) -> tuple[Node, Named]:
+    """The tuples with their keys as columns, and the keys over these."""
+    added = tuple((name, expr) for name, expr in keys if name not in node.schema)
+    if added:
+        node = Select(node, (*((name, Column(name)) for name in node.schema.names), *added))
+    return node, tuple((name, Column(name)) for name, _ in keys)
 
 
 def _framed_call(call: AggregateCall, frame: Frame) -> tuple[Frame, Expr]:
@@ -248,6 +257,7 @@ def ahead_node(node: Node, keys: Named, ahead: Extent, outputs: Named, policy: W
     """
     check_ahead(ahead, outputs)
     names = _names_free(node, keys, dict(outputs))
+    node, keys = _with_keys(node, keys)
     most = int(ahead.end or 0)
     if most == 0:
         plain = Frame(rows=None if ahead.start is None else -int(ahead.start))
@@ -294,5 +304,6 @@ def shifted_node(node: Node, keys: Named, calls: Mapping[str, OrderedCall]) -> N
         results[name] = col(name) if call.default is None else Case(((absent, call.default),), col(name))
     rows = Select(node, (*((name, Column(name)) for name in node.schema.names), *values.items()))
     measures = {name: col(f"A.{name}") for name in own} | looks
-    match = without_stamps(match_node(rows, keys, pattern("A", skip="to next row"), "one", measures))
+    groups = tuple((f"_key{i}", expr) for i, (_, expr) in enumerate(keys))
+    match = without_stamps(match_node(rows, groups, pattern("A", skip="to next row"), "one", measures))
     return Select(match, (*((name, Column(name)) for name in own), *results.items()))

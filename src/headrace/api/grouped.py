@@ -387,6 +387,13 @@ class Framed(Hinting):
             found = around_in_time(self.grouped, self.ahead, outputs)
             return _stream_of(self.grouped, without_stamps(found.node))
         if has_ordered(outputs):
+            if self.frame.slide is not None or self.active:
+                raise PlanError(
+                    "functions of an order are for frames without slide and active",
+                    given=", ".join(str(expr) for _, expr in outputs),
+                    allowed="over(), over(rows=9), over(range='10 s')",
+                    instead="over(...) twice: the functions first",
+                )
             return _stream_of(self.grouped, framed_node(below, keys, self.frame, outputs, self.policy))
         node, outputs = with_argument_times(below, outputs)
         framed = without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
