@@ -7,7 +7,7 @@ at rows before and behind it.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RANKS", "VALUES", "depth", "frame_between", "is_shift", "name_of", "nth_of", "shift_of", "shifted",
-    "with_frames",
+    "sliding_last", "with_frames",
 ]  # fmt: skip
 
 _SHIFTS = ("lag", "lead")
@@ -88,6 +88,24 @@ def frame_between(context: Context, over: s.Over, unit: int) -> dict[str, Any]:
     if not isinstance(size, s.Number) or not isinstance(size.value, int):
         raise context.error(start, "ROWS counts rows", given=to_sql(size), allowed="a number")
     return {"rows": size.value}
+
+
+def sliding_last(
+    context: Context, frames: Mapping[s.Over, list[s.Call]], *, rows: bool
+) -> list[tuple[s.Over, list[s.Call]]]:
+    """A frame that slides leaves tuples out, which the others must have seen before, and what gives `rows`, too."""
+    sliding = [over for over in frames if over.slide is not None]
+    others = [over for over in frames if over.slide is None]
+    within = [one for over in others for call in frames[over] for one in inside(call) if isinstance(one, s.Call)]
+    if len(sliding) > 1 or any(one.over in sliding for one in within) or (sliding and rows):
+        raise context.error(
+            sliding[-1],
+            "a sliding window skips tuples that another window of this SELECT needs",
+            given=to_sql(sliding[-1]),
+            allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
+            instead="a sub-select with the one, and the other around it",
+        )
+    return [(over, frames[over]) for over in (*others, *sliding)]
 
 
 def with_frames(queries: Queries, part: s.Select, item: Item, given: Container[s.Call]) -> s.Select:

@@ -34,7 +34,7 @@ from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.following import ends_behind, with_rows_of_time
-from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
+from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, sliding_last, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.recursion import with_named
@@ -350,7 +350,7 @@ class Queries:
             frames.setdefault(call.over, []).append(call)
         frames = dict(sorted(frames.items(), key=lambda frame: max(map(depth, frame[1]))))
         called = self._called(part, item)
-        for over, wanted in self._sliding_last(frames, rows=bool(rows)):
+        for over, wanted in sliding_last(self.context, frames, rows=bool(rows)):
             names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
             expressions = self.expressions(item, aggregates=True, given=given)
             outputs = tuple((name, expressions.bind(replace(call, over=None))) for call, name in names.items())
@@ -372,21 +372,6 @@ class Queries:
                 item = replace(item, stream=Stream(node))
             given |= names
         return item, given
-
-    def _sliding_last(self, frames: Mapping[s.Over, list[s.Call]], *, rows: bool) -> list[tuple[s.Over, list[s.Call]]]:
-        """A frame that slides leaves tuples out, which the others must have seen before, and what gives `rows`, too."""
-        sliding = [over for over in frames if over.slide is not None]
-        others = [over for over in frames if over.slide is None]
-        nested = any(one.over in sliding for over in others for call in frames[over] for one in _calls(call))
-        if len(sliding) > 1 or nested or (sliding and rows):
-            raise self.context.error(
-                sliding[-1],
-                "a sliding window skips tuples that another window of this SELECT needs",
-                given=to_sql(sliding[-1]),
-                allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
-                instead="a sub-select with the one, and the other around it",
-            )
-        return [(over, frames[over]) for over in (*others, *sliding)]
 
     def _called(self, part: s.Select, item: Item) -> dict[s.Call, str]:
         """The names of calls that are entries of the list, unless a column has that name."""
