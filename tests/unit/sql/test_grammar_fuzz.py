@@ -338,18 +338,9 @@ table_changes = st.one_of(
 )
 DROPPED = ["stream", "schema", "table", "aggregate", "view", "materialized view", "query"]
 SHOWN = [
-    "views",
-    "streams",
-    "sources",
-    "sinks",
-    "schemas",
-    "tables",
-    "aggregates",
-    "modules",
-    "functions",
-    "queries",
-    "settings",
-]
+    "views", "streams", "sources", "sinks", "schemas", "tables",
+    "aggregates", "modules", "functions", "queries", "settings",
+]  # fmt: skip
 statements = st.one_of(
     st.builds(
         lambda name, shape, extends: s.CreateSchema(name, **shape, extends=extends if shape else s.Name("p")),
