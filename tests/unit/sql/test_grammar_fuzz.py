@@ -319,20 +319,13 @@ table_columns = st.builds(s.TypedColumn, names, names) | st.builds(
 equal_rows = st.integers(1, 2).flatmap(lambda n: several(st.builds(s.ValuesRow, st.tuples(*[small] * n)), 1))
 other_items = st.builds(s.FromItem, names | some_queries.map(s.Subquery), alias=maybe(names))
 other_joins = several(st.builds(s.Join, st.just("cross"), other_items))
+assigned = several(st.builds(s.Assignment, names, small), 1)
 table_changes = st.one_of(
     st.builds(s.InsertValues, names, maybe(small), several(names), equal_rows),
     st.builds(s.InsertSelect, names, small, several(names), some_queries),
-    st.builds(s.UpdateTable, names, maybe(small), several(st.builds(s.Assignment, names, small), 1), maybe(small)),
+    st.builds(s.UpdateTable, names, maybe(small), assigned, maybe(small)),
+    st.builds(s.UpdateTable, names, maybe(small), assigned, maybe(small), other_items, other_joins),
     st.builds(s.DeleteFrom, names, maybe(small), maybe(small)),
-    st.builds(
-        s.UpdateTable,
-        names,
-        maybe(small),
-        several(st.builds(s.Assignment, names, small), 1),
-        maybe(small),
-        other_items,
-        other_joins,
-    ),
     st.builds(s.DeleteFrom, names, maybe(small), maybe(small), other_items, other_joins),
     st.builds(s.Truncate, names, maybe(small)),
 )
