@@ -262,11 +262,11 @@ def _csv_format(arguments: Given, schema: Schema) -> dict[str, Any]:
     path, delimiter = arguments.path(), arguments.text("delimiter", ",").replace("\\t", "\t")
     if len(delimiter) != 1:
         raise arguments.context.error(
-            arguments.part, "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
+            arguments.place("delimiter"), "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
         )
     header = arguments.values.get("header")
     if header is not None and not isinstance(header, bool):
-        raise arguments.context.error(arguments.part, "header is TRUE or FALSE", given=header)
+        raise arguments.context.error(arguments.place("header"), "header is TRUE or FALSE", given=header)
     if header is None:
         header = _has_header(path, delimiter, schema, arguments.renames())
     return {"delimiter": delimiter, "header": bool(header)}
