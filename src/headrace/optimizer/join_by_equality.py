@@ -1,4 +1,4 @@
-"""A join of everything with everything, of which a filter keeps the pairs with equal columns, is a join by these columns.
+"""A join of everything with everything, whose pairs a filter keeps if columns are equal, is a join by these columns.
 
 `WHERE id = (SELECT max(id) …)` is such a plan: the answer of the sub-query is beside every row. By its column only the
 rows that it is equal to are looked at, and a new answer costs these, not the whole relation.
