@@ -11,6 +11,7 @@ from itertools import count
 
 from headrace.expr import AggregateCall, Expr
 from headrace.expr.nodes import Column
+from headrace.plan.around import Around
 from headrace.plan.instants import always_ends, has_points
 from headrace.plan.nodes import Aggregate, Coalesce, Node, Select, Top, Where
 from headrace.plan.operate import Place
@@ -91,17 +92,21 @@ def _free_name(taken: Collection[str]) -> str:
 
 
 def ranked_node(
-    below: Node, keys: Named, by: Sequence[Expr], descending: bool | Sequence[bool], places: Mapping[str, Place]
+    below: Node,
+    keys: Named,
+    by: Sequence[Expr],
+    descending: bool | Sequence[bool],
+    places: Mapping[str, Place | Around],
 ) -> Node:
-    """At every instant, each event with its places among those of its group; equal neighbours are one event.
+    """At every instant, each event with its places among those of its group, or with what it sees of those around it.
 
-    An event's own number keeps equal events separate, so it takes part even if it is not wanted.
+    Equal neighbours are one event: a number keeps events with equal columns separate.
     """
     taken = {*below.schema.names, *dict(keys), *places}
     number = _free_name(taken)
-    hidden = {} if "row_number" in places.values() else {number: "row_number"}
+    hidden: dict[str, Place | Around] = {} if "row_number" in places.values() else {number: "copy"}
     directions = descending if isinstance(descending, bool) else tuple(descending)
-    wanted: tuple[tuple[str, Place], ...] = (*places.items(), *((name, "row_number") for name in hidden))
+    wanted = (*places.items(), *hidden.items())
     whole = Coalesce(Top(below, keys, Snapshot(), INFINITY, tuple(by), directions, places=wanted))
     return without_stamps(whole if not hidden else only(whole, [name for name in whole.schema.names if name != number]))
 
