@@ -20,10 +20,18 @@ _ANSWERS = {
     "computed": ".group_by(up=hr.col('i') > 0).aggregate(k=hr.last('k'), i=hr.sum('i'), x=hr.max('x'))" + PLAIN,
 }
 _RANKED = {
-    "row_number": ".group_by('k').rank('x', place='row_number').select('k', i=hr.col('place'), x=hr.col('x'))",
-    "rank": ".group_by().rank('i', descending=True, place='rank').select('k', 'i', x=hr.col('place').cast('DOUBLE'))",
-    "dense_rank": ".group_by('i').rank('k', place='dense_rank').select('k', i=hr.col('place'), x=hr.col('x'))",
-    "first": ".group_by('k').rank(['x', 'i'], place='row_number').where(hr.col('place') <= 2)" + PLAIN,
+    "row_number": (
+        ".group_by('k').over(by='x').aggregate(place=hr.row_number()).select('k', i=hr.col('place'), x=hr.col('x'))"
+    ),
+    "rank": (
+        ".over(by='i', descending=True).aggregate(place=hr.rank()).select('k', 'i', x=hr.col('place').cast('DOUBLE'))"
+    ),
+    "dense_rank": (
+        ".group_by('i').over(by='k').aggregate(place=hr.dense_rank()).select('k', i=hr.col('place'), x=hr.col('x'))"
+    ),
+    "first": (
+        ".group_by('k').over(by=['x', 'i']).aggregate(place=hr.row_number()).where(hr.col('place') <= 2)" + PLAIN
+    ),
     "first_of_all": ".top(2, by=['i', 'x'], skip=1)",
     "first_of_text": ".group_by('k').top(1, by='x', descending=False)",
     "beside": ".group_by('k').with_columns(n=hr.sum('i')).select('k', i=hr.col('n'), x=hr.col('x'))",
