@@ -173,6 +173,16 @@ def test_groups_ranks_and_modules(agree: Agree, rows: hr.Stream):
     agree(inside.union(means, echoes))
 
 
+def test_frames_of_an_order(agree: Agree, rows: hr.Stream):
+    """Of places and of distances, of one event and of several; nulls among the values of the order."""
+    ordered = [
+        rows.group_by("k").over(by="x", rows=(1, 1)).aggregate(n=hr.sum("x"), m=hr.lag("x", 1, -1.0)),
+        rows.over(by="x", descending=True, range=(1.5, 0.5)).aggregate(n=hr.median("x"), m=hr.last_value("x")),
+        rows.over(by="k", peers=True).aggregate(n=hr.max("x"), m=hr.nth_value("x", 2)),
+    ]
+    agree(ordered[0].union(*ordered[1:]))
+
+
 def test_folds_and_patterns(agree: Agree, rows: hr.Stream):
     agree(rows.group_by("k").over(rows=2).aggregate(m=stdlib.online_mean.of("x")))
     agree(rows.match(hr.pattern("A B+"), n=hr.count(), s=hr.sum("B.x")))
