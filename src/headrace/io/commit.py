@@ -87,12 +87,12 @@ class BatchDirectory:
             with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()
 
-    def stage(self, batch_id: int, name: str, data: bytes) -> str:
-        """Write a file that may become part of a batch, and return its path; for workers."""
-        folder = self._staging / str(batch_id)
-        staged = folder / f"{uuid.uuid4().hex}-{Path(name).name}"
+    def stage(self, batch_id: int, name: str, data: bytes, folder: str = "") -> str:
+        """Write a file that may become part of a batch, in this folder of it, and return its path; for workers."""
+        place = self._staging / str(batch_id) / folder
+        staged = place / f"{uuid.uuid4().hex}-{Path(name).name}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            place.mkdir(parents=True, exist_ok=True)
             _write(staged, data)
         except OSError as error:
             raise SinkError(f"cannot write {str(staged)!r}: {error.strerror}", given=name, instead=_ADVICE) from error
@@ -130,7 +130,7 @@ class BatchDirectory:
         """The files of a batch, or of all of them, in order."""
         batches = self.committed() if batch_id is None else [batch_id]
         folders = [self._folder(batch) for batch in batches]
-        return [str(file) for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
+        return [str(file) for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
 
     def _folder(self, batch_id: int) -> Path:
         return self.path / f"batch-{batch_id:08d}"
@@ -157,14 +157,17 @@ class BatchDirectory:
         folder = self._attempt(batch_id)
         for part, name in enumerate(staged):
             self._check_staged(Path(name))
-            _link(Path(name), folder / f"part-{part:05d}{_suffix(name)}")
+            place = folder / Path(*Path(name).relative_to(self._staging).parts[1:-1])
+            place.mkdir(parents=True, exist_ok=True)
+            _link(Path(name), place / f"part-{part:05d}{_suffix(name)}")
         for name, data in extra.items():
             _write(folder / Path(name).name, data)
-        _sync(folder)
+        for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
+            _sync(place)
         return folder
 
     def _check_staged(self, file: Path) -> None:
-        if file.parent.parent != self._staging or not file.exists():
+        if not file.is_relative_to(self._staging) or not file.exists():
             raise SinkError(
                 f"{str(file)!r} is not a staged file", given=str(file), allowed="paths that stage() returned"
             )

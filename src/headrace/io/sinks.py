@@ -87,11 +87,39 @@ class FileSink(Sink):
 
     path: str = ""
     format: Literal["jsonl", "parquet"] = "jsonl"
+    #: Columns after whose values the folders of files are named.
+    partition_by: tuple[str, ...] = ()
+    #: Columns by which the rows of a file are sorted.
+    sort_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format not in ("jsonl", "parquet"):
             raise PlanError("unknown file format", given=self.format, allowed="jsonl, parquet")
+        hidden = [name for name in self.partition_by if name.startswith(("_", "."))]
+        if hidden:
+            raise PlanError(
+                f"a folder named after {hidden[0]!r} would be hidden, as all names that start with '_' or '.'",
+                given=", ".join(self.partition_by),
+                instead=f"select(..., {hidden[0].strip('_.')}=col({hidden[0]!r})) before the sink",
+            )
+        if self.sort_by and self.encoding == "events":
+            raise PlanError(
+                "physical events have an order of their own", given=f"sort_by={', '.join(self.sort_by)}",
+                allowed="sort_by= with the encodings changes, final and upsert", instead="encoding='final'",
+            )  # fmt: skip
+
+    def check_columns(self, payload: Schema) -> None:
+        """Raise unless rows of these payloads have the columns of folders and of the order."""
+        there = columns_of_rows(payload, self).names
+        for option in ("partition_by", "sort_by"):
+            for name in getattr(self, option):
+                if name not in there:
+                    close = nearest(name, there)
+                    raise PlanError(
+                        f"the rows have no column {name!r}", given=f"{option}={name!r}", allowed=", ".join(there),
+                        instead=f"{option}={close!r}" if close else "",
+                    )  # fmt: skip
 
 
 @dataclass(frozen=True)

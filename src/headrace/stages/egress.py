@@ -4,9 +4,9 @@
    sure that a directory belongs to one output of one query.
 2. *Finality.* Those operators decide which rows may leave: `Final` holds back rows until they are final, upsert rows
    are the latest of each key. So a sink never waits.
-3. *Encode.* `rows_of` returns the rows of a batch in the sink's encoding, `encode` the bytes of a file.
+3. *Encode.* `rows_of` returns the rows of a batch in the sink's encoding, `divided` those of each folder.
 4. *Deliver.* The rows of an output come from several buckets; `departures` brings them together. For a directory, each
-   task with rows writes a part (`write_part`), and the driver publishes the parts (`publish_parts`). A console, a
+   task with rows writes parts (`write_parts`), and the driver publishes the parts (`publish_parts`). A console, a
    memory and a function are in the driver's process and get the complete batch (`hand_over`).
 
 A query with a checkpoint delivers a batch after its commit (`host/driving/publish.py`); a run in process delivers all
@@ -32,6 +32,7 @@ from headrace.expr import col, lit
 from headrace.io import console
 from headrace.io.adapter import SinkAdapter
 from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
+from headrace.io.hive import divided
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import BatchFunction, Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import ENDED, check_columns, latest_of
@@ -58,7 +59,7 @@ __all__ = [
     "show_losses",
     "task_sinks",
     "together",
-    "write_part",
+    "write_parts",
 ]
 
 #: Sinks that get their rows from the tasks; the others are in the driver's process.
@@ -70,6 +71,8 @@ TaskSink = FileSink | Nowhere | SinkAdapter
 
 def prepared(node: Node, sink: Sink | None) -> Node:
     """The stream with the operators that a sink needs; unchanged without a sink."""
+    if isinstance(sink, FileSink):
+        sink.check_columns(node.schema)
     if sink is None or sink.encoding in ("events", "changes"):
         return node
     if sink.encoding == "final":
@@ -127,12 +130,8 @@ def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
 # --- encode ----------------------------------------------------------------------------------------------------------
 
 
-def encode(changes: Changes, sink: FileSink, batch: int = 0) -> bytes:
-    """One file of a batch."""
-    return _bytes(rows_of(changes, sink, batch), sink)
-
-
-def _bytes(table: pa.Table, sink: FileSink) -> bytes:
+def encode(table: pa.Table, sink: FileSink) -> bytes:
+    """The rows of a file, in the sink's format."""
     if sink.format == "jsonl":
         return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)
     file = io.BytesIO()
@@ -189,12 +188,15 @@ def together(output: Output, trips: Sequence[Changes]) -> Changes:
     return Changes.concat(trips).consolidate()
 
 
-def write_part(sink: FileSink | Nowhere, changes: Changes, batch: int) -> str | None:
-    """Stage rows for their batch; return their place, if there are any."""
+def write_parts(sink: FileSink | Nowhere, changes: Changes, batch: int) -> list[str]:
+    """Stage rows for their batch, a file for each of its folders; return their places."""
     if isinstance(sink, Nowhere):
-        return None
-    data = encode(changes, sink, batch)
-    return batches_at(sink.path).stage(batch, f"part.{sink.format}", data) if data else None
+        return []
+    rows, place = rows_of(changes, sink, batch), batches_at(sink.path)
+    if sink.sort_by:
+        rows = rows.sort_by([(name, "ascending") for name in sink.sort_by])
+    files = ((folder, encode(piece, sink)) for folder, piece in divided(rows, sink.partition_by))
+    return [place.stage(batch, f"part.{sink.format}", data, folder) for folder, data in files if data]
 
 
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
@@ -205,7 +207,7 @@ def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[st
     extra = {}
     if cti is not None and sink.encoding == "events":
         row = shown(cti_row(cti, schema), dates=sink.dates, time_columns=sink.time_columns)
-        extra[f"progress.{sink.format}"] = _bytes(row, sink)
+        extra[f"progress.{sink.format}"] = encode(row, sink)
     if parts or extra:
         batches_at(sink.path).commit(batch, parts, extra)
 
@@ -228,9 +230,9 @@ def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Chang
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):
         if isinstance(sink, FileSink):
-            part = write_part(sink, changes, number) if len(changes) else None
+            parts = write_parts(sink, changes, number) if len(changes) else []
             moved = progress.cti if progress.cti > reached else None
-            publish_parts(sink, schema, number, [part] if part else [], moved)
+            publish_parts(sink, schema, number, parts, moved)
             reached = max(reached, progress.cti)
         else:
             hand_over(sink, name, number, changes, progress)
