@@ -42,6 +42,7 @@ def files(
     key: str | Sequence[str] = (),
     partition_by: str | Sequence[str] = (),
     sort_by: str | Sequence[str] = (),
+    compact: int | None = None,
     time_columns: TimeColumns = LIFETIME,
 ) -> FileSink:
     """Files in a directory, a folder per batch, written atomically and once.
@@ -51,12 +52,16 @@ def files(
 
     `partition_by` divides the files of a batch into folders, `day=2024-05-01/symbol=A/`, by the values of columns,
     which also stay in the files. `sort_by` sorts the rows of every file.
+
+    `compact=10` merges the Parquet files of ten batches into larger ones, and ten of those again, in a local directory:
+    `batch-00000000-00000009` stands for the folders of these batches, which are removed. A query that follows the
+    directory refuses merged files, whose rows it has read already; a Delta table can be followed (`hr.delta_lake`).
     """
     local = local_path(str(path))
     # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
     divided, ordered = _key(partition_by), _key(sort_by)
-    return FileSink(encoding, _key(key), place, format, divided, ordered, time_columns=time_columns)
+    return FileSink(encoding, _key(key), place, format, divided, ordered, compact, time_columns=time_columns)
 
 
 def memory(

@@ -16,13 +16,9 @@ CTI.
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.border import shown
 from headrace.changes import Changes
@@ -31,7 +27,6 @@ from headrace.events import cti_row
 from headrace.expr import col, lit
 from headrace.io import console
 from headrace.io.adapter import SinkAdapter
-from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
 from headrace.io.hive import divided
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import BatchFunction, Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
@@ -40,6 +35,8 @@ from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtEnd, 
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.stages.cut import Line
+from headrace.stages.encoding import encode, sorted_rows
+from headrace.stages.merging import is_replaced, merge_small_batches
 from headrace.stages.message import RESULT, Message
 from headrace.stages.stage import intake_progress
 from headrace.time import NEG_INFINITY
@@ -52,7 +49,6 @@ __all__ = [
     "close",
     "deliver",
     "departures",
-    "encode",
     "hand_over",
     "prepared",
     "publish_parts",
@@ -127,18 +123,6 @@ def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
             batches_at(sink.path).claim(owner, begun=written)
 
 
-# --- encode ----------------------------------------------------------------------------------------------------------
-
-
-def encode(table: pa.Table, sink: FileSink) -> bytes:
-    """The rows of a file, in the sink's format."""
-    if sink.format == "jsonl":
-        return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)
-    file = io.BytesIO()
-    pq.write_table(table, file, write_page_checksum=True)
-    return file.getvalue()
-
-
 # --- deliver ---------------------------------------------------------------------------------------------------------
 
 
@@ -192,9 +176,7 @@ def write_parts(sink: FileSink | Nowhere, changes: Changes, batch: int) -> list[
     """Stage rows for their batch, a file for each of its folders; return their places."""
     if isinstance(sink, Nowhere):
         return []
-    rows, place = rows_of(changes, sink, batch), batches_at(sink.path)
-    if sink.sort_by:
-        rows = rows.sort_by([(name, "ascending") for name in sink.sort_by])
+    rows, place = sorted_rows(rows_of(changes, sink, batch), sink), batches_at(sink.path)
     files = ((folder, encode(piece, sink)) for folder, piece in divided(rows, sink.partition_by))
     return [place.stage(batch, f"part.{sink.format}", data, folder) for folder, data in files if data]
 
@@ -202,14 +184,15 @@ def write_parts(sink: FileSink | Nowhere, changes: Changes, batch: int) -> list[
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
     """Publish parts as the batch of a directory, with the CTI if it moved; an existing batch stays as it is.
 
-    Only physical events include CTIs.
+    Only physical events include CTIs. Small batches are merged, if the sink says so.
     """
     extra = {}
     if cti is not None and sink.encoding == "events":
         row = shown(cti_row(cti, schema), dates=sink.dates, time_columns=sink.time_columns)
         extra[f"progress.{sink.format}"] = encode(row, sink)
-    if parts or extra:
+    if (parts or extra) and not (sink.compact and is_replaced(sink, batch)):
         batches_at(sink.path).commit(batch, parts, extra)
+    merge_small_batches(sink)
 
 
 def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Progress) -> None:

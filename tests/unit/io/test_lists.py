@@ -27,7 +27,8 @@ from headrace.io.sinks import FileSink, rows_of
 from headrace.pieces import joined
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
-from headrace.stages.egress import encode, prepared
+from headrace.stages.egress import prepared
+from headrace.stages.encoding import encode
 from headrace.stages.message import Message, pack, unpack
 
 SCHEMA = Schema.of("k STRING, xs ARRAY<DOUBLE>")

@@ -20,7 +20,7 @@ from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.parquet import _repeats
 from headrace.io.sinks import FileSink, read_events_output, rows_of
 from headrace.schema import Schema
-from headrace.stages.egress import encode
+from headrace.stages.encoding import encode
 from headrace.time import INFINITY
 
 FORMATS = ["parquet", "arrow"]

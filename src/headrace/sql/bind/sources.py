@@ -423,8 +423,9 @@ _TABLES: Mapping[str, _Table] = {
 
 def _file_sink(arguments: Given, format: str) -> Any:
     format = arguments.text("format", format)
-    names = {name: arguments.names(name) for name in ("key", "partition_by", "sort_by")}
-    return outputs.files(arguments.path(), format=format, encoding=_encoding(arguments), **names)  # type: ignore[arg-type]
+    more: dict[str, Any] = {name: arguments.names(name) for name in ("key", "partition_by", "sort_by")}
+    more |= {"format": format, "encoding": _encoding(arguments), "compact": arguments.values.get("compact")}
+    return outputs.files(arguments.path(), **more)
 
 
 def _console(arguments: Given) -> Any:
@@ -441,7 +442,7 @@ def _adapter_sink(name: str, paths: tuple[str, ...] | None, arguments: Given) ->
     return outputs.sink(name, **{**arguments.options(paths), **key})
 
 
-_FILES = ("path", "format", "encoding", "key", "partition_by", "sort_by")
+_FILES = ("path", "format", "encoding", "key", "partition_by", "sort_by", "compact")
 #: The sinks of the dialect.
 SINKS: Mapping[str, PlaceKind] = {
     "FILE": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),
