@@ -124,6 +124,14 @@ SETS = [
     "SELECT x FROM a WHERE k IN (SELECT k FROM b INTERSECT SELECT k FROM c)",
     "SELECT * FROM (SELECT k, i FROM a UNION ALL SELECT k, i FROM b) AS u WHERE i > 0",
 ]
+GROUPS = [
+    "SELECT k, i, count(*) AS n, sum(x) AS s, grouping(k, i) AS g FROM a GROUP BY ROLLUP (k, i)",
+    "SELECT k, i + 1 AS j, max(x) AS m FROM a GROUP BY CUBE (k, i + 1) HAVING count(*) > 1 OR grouping(k) = 1",
+    "SELECT coalesce(k, '-') AS k, sum(i) AS s FROM a GROUP BY x, GROUPING SETS ((a.k), ())",
+    "SELECT k, i, x FROM a GROUP BY GROUPING SETS ((k, i), ROLLUP ((x, i)), ())",
+    "SELECT DISTINCT k, min(x) AS m FROM a WHERE x > 1 GROUP BY CUBE (k, i)",
+    "SELECT k, sum(x) AS s, grouping(k) AS g FROM a GROUP BY ROLLUP (k) ORDER BY s, g, k LIMIT 2",
+]
 _TUMBLES = """(
     SELECT *, floor(x / 3)::LONG * 3 AS window_start, window_start + 3 AS window_end FROM a WHERE x IS NOT NULL
 )"""
@@ -175,3 +183,10 @@ def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
 @given(relations("a", "b"), buckets())
 def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))
+
+
+@pytest.mark.parametrize("text", GROUPS)
+@_few(8)
+@given(relations("a"), buckets())
+def test_oracle_groups_of_several_kinds(text: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text, inputs, buckets=n)

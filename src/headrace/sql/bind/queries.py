@@ -36,6 +36,7 @@ from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name
+from headrace.sql.bind.grouping_sets import by_sets, has_sets
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
@@ -144,6 +145,8 @@ class Queries:
 
     def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
         """The stream of a SELECT over the rows of its FROM."""
+        if has_sets(part):
+            return by_sets(self, part, item, tick)
         answers = over_groups(self, part, item, tick)
         if answers is not None:
             return answers

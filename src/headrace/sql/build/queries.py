@@ -127,6 +127,14 @@ class QueryBuilder(PatternBuilder):
     def group_entry(self, at: Span, value: s.Expression, alias: s.Name | None = None) -> s.Entry:
         return s.Entry(value, alias, at=at)
 
+    def group_set(self, at: Span, *keys: s.Expression) -> s.GroupSet:
+        return s.GroupSet(keys, at=at)
+
+    def group_sets(self, at: Span, word: Token, *sets: s.GroupSet | s.Entry) -> s.Entry:
+        kind: Any = " ".join(word.text.upper().split())
+        inner = tuple(one.value if isinstance(one, s.Entry) else one for one in sets)
+        return s.Entry(s.GroupingSets(kind, inner, at=at), at=at)  # type: ignore[arg-type]
+
     def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
         return s.Star(stream, at=at)
 

@@ -139,6 +139,16 @@ def _(part: s.Entry) -> str:
     return words(text(part.value), clause("AS", part.alias))
 
 
+@writes(s.GroupSet)
+def _(part: s.GroupSet) -> str:
+    return text(part.keys[0]) if len(part.keys) == 1 else f"({listed(part.keys)})"
+
+
+@writes(s.GroupingSets)
+def _(part: s.GroupingSets) -> str:
+    return f"{part.kind} ({listed(part.sets)})"
+
+
 @writes(s.Subquery)
 def _(part: s.Subquery) -> str:
     return f"(\n{indented(text(part.query))}\n)"

@@ -10,8 +10,9 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "InQuery", "Into", "Join", "Limit", "NamedQuery", "Quantified",
-    "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow", "WindowFunction",
+    "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "GroupSet", "GroupingSets", "InQuery", "Into", "Join", "Limit",
+    "NamedQuery", "Quantified", "Query", "ScalarQuery", "Select", "SetOperation", "Subquery",
+    "Unnest", "Values", "ValuesRow", "WindowFunction",
 ]  # fmt: skip
 
 
@@ -74,6 +75,21 @@ class Join(Part):
     on: Expression | None = None
     using: tuple[Name, ...] = ()
     natural: bool = False
+
+
+@dataclass(frozen=True)
+class GroupSet(Part):
+    """`(a, b)`, `a`, `()` among grouping sets: keys that stand together."""
+
+    keys: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class GroupingSets(Expression):
+    """`GROUPING SETS (…)`, `ROLLUP (…)`, `CUBE (…)`, in place of a key of GROUP BY: several groupings at once."""
+
+    kind: Literal["GROUPING SETS", "ROLLUP", "CUBE"]
+    sets: tuple[GroupSet | GroupingSets, ...]
 
 
 @dataclass(frozen=True)
