@@ -81,7 +81,7 @@ from headrace.expr import (
     var,
     when,
 )
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.expr.times import end, start, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator

@@ -23,8 +23,6 @@ KEYS = {"customers": ["cid"], "products": ["pid"], "orders": ["oid"], "items": [
 MISSING = {
     "a running answer over rows that last": ["the order before", "a running total", "a moving sum"],
     "LATERAL": ["the dearest item of each order, by LATERAL"],
-    "DISTINCT ON": ["one of each, by DISTINCT ON"],
-    "ORDER BY in an aggregate": ["names in a list"],
 }  # fmt: skip
 WAITS = {name: reason for reason, names in MISSING.items() for name in names}
 

@@ -107,7 +107,7 @@ class Grouped(Hinting):
         """
         if has_points(self.stream.node):
             raise self._blocked("aggregate", calls, named)
-        node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named))
+        node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named, self.stream.schema))
         return _stream_of(self, Coalesce(node))
 
     def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
@@ -118,7 +118,7 @@ class Grouped(Hinting):
         """
         if has_points(self.stream.node):
             raise self._blocked("with_columns", calls, named)
-        outputs = named_aggregates(calls, named)
+        outputs = named_aggregates(calls, named, self.stream.schema)
         names = [name for name, _ in outputs]
         own = [name for name in self.stream.schema.names if name not in names]
 
@@ -249,8 +249,8 @@ class Windowed(Hinting):
 
         A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
         """
-        keys = self.grouped.keys
-        calls_of, above = with_window_times([name for name, _ in keys], named_aggregates(calls, named))
+        keys, given = self.grouped.keys, named_aggregates(calls, named, self.grouped.stream.schema)
+        calls_of, above = with_window_times([name for name, _ in keys], given)
         node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
         found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
         return _stream_of(self.grouped, found if above is None else payloads(found, above))
@@ -262,7 +262,7 @@ class Windowed(Hinting):
         begin=hr.window_start())`. Keys that are no columns come first.
         """
         check_one_window(self.over)
-        names = [name for name, _ in named_aggregates(calls, named)]
+        names = [name for name, _ in named_aggregates(calls, named, self.grouped.stream.schema)]
         keys = [name for name, _ in self.grouped.keys]
         own = self.grouped.stream.schema.names
 
@@ -338,7 +338,7 @@ class Framed(Hinting):
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
         """Every event with its columns, then aggregates of its frame."""
         below, keys = self.grouped.stream.node, self.grouped.keys
-        node, outputs = with_argument_times(below, named_aggregates(calls, named))
+        node, outputs = with_argument_times(below, named_aggregates(calls, named, below.schema))
         framed = without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
         added = {*node.schema.names} - {*below.schema.names}
         return _stream_of(self.grouped, only(framed, [name for name in framed.schema.names if name not in added]))

@@ -185,7 +185,8 @@ def _(part: s.Join) -> str:
 
 @writes(s.Limit)
 def _(part: s.Limit) -> str:
-    return words(f"LIMIT {part.count}", clauses("BY", part.by), f"OFFSET {part.offset}" if part.offset else "")
+    first = "" if part.count == s.ALL_ROWS else f"LIMIT {part.count}"
+    return words(first, clauses("BY", part.by), f"OFFSET {part.offset}" if part.offset else "")
 
 
 @writes(s.NamedWindow)

@@ -66,6 +66,7 @@ from headrace.sql.syntax.patterns import (
     Subset,
 )
 from headrace.sql.syntax.queries import (
+    ALL_ROWS,
     NO_SOURCE,
     Body,
     Entry,
@@ -150,7 +151,8 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "NO_SOURCE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
+    "ALL_ROWS", "NOWHERE", "NO_SOURCE",
+    "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
     "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow",
     "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable", "CreateView", "DateTime", "Definition",
     "DeleteFrom", "DeleteRows", "DeltaWindow", "Describe", "DivertedFrom", "Drop", "Duration", "EdgeLifetime",

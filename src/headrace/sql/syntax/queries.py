@@ -10,7 +10,8 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "GroupSet", "GroupingSets", "InQuery", "Into", "Join", "Limit",
+    "ALL_ROWS", "NO_SOURCE",
+    "Body", "Entry", "Exists", "FromItem", "GroupSet", "GroupingSets", "InQuery", "Into", "Join", "Limit",
     "NamedQuery", "Quantified", "Query", "ScalarQuery", "Select", "SetOperation", "Subquery",
     "Unnest", "Values", "ValuesRow", "WindowFunction",
 ]  # fmt: skip
@@ -92,9 +93,16 @@ class GroupingSets(Expression):
     sets: tuple[GroupSet | GroupingSets, ...]
 
 
+#: More rows than there are.
+ALL_ROWS = 2**62
+
+
 @dataclass(frozen=True)
 class Limit(Part):
-    """`ORDER BY … LIMIT k [BY key, …] [OFFSET n]`: the first k of each window and key, behind the first n."""
+    """`ORDER BY … LIMIT k [BY key, …] [OFFSET n]`: the first k of each window and key, behind the first n.
+
+    `OFFSET n` alone has `ALL_ROWS`.
+    """
 
     count: int
     by: tuple[Expression, ...] = ()

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
+from headrace.expr.in_order import order_of
 from headrace.expr.python import UdfCall
 from headrace.modules import ModuleCall
 from headrace.patterns.references import START
@@ -34,7 +35,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.calls import called
+from headrace.sql.unbind.calls import called, in_an_order
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
@@ -349,6 +350,8 @@ class Unbinder:
         of_match = navigated(expr, self.expression)
         if of_match is not None:
             return of_match
+        if (ordered := order_of(expr)) is not None:
+            return in_an_order(ordered, self.expression)
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise NotInSql(expr)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from headrace.expr import Expr
+from headrace.expr.in_order import InOrder
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
-__all__ = ["called"]
+__all__ = ["called", "in_an_order"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -36,3 +40,12 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     if function == "shift_time":
         raise NotInSql(function)
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
+
+
+def in_an_order(expr: InOrder, spoken: Callable[[Expr], s.Expression]) -> s.Expression:
+    """An aggregate in an order: `string_agg(x, ',' ORDER BY y)`."""
+    texts = () if expr.separator is None else (s.Text(expr.separator),)
+    order = tuple(s.OrderKey(spoken(key), down) for key, down in expr.order)
+    where = None if expr.where is None else spoken(expr.where)
+    name = s.Name("string_agg" if texts else "collect")
+    return s.Call((name,), (spoken(expr.argument), *texts), distinct=expr.distinct, filter=where, order=order)
