@@ -1,4 +1,4 @@
-"""Joins, sub-queries and set operations in SQL: at every instant, what a database gives of the rows alive then."""
+"""Joins, sub-queries, sets and running answers in SQL: at every instant, what a database gives of the rows alive."""
 
 from __future__ import annotations
 
@@ -149,6 +149,23 @@ CHOSEN = [
     "SELECT i, x FROM a QUALIFY row_number() OVER (PARTITION BY k ORDER BY x, i) <= 2 ORDER BY x DESC, i LIMIT 2",
     "SELECT i AS j, rank() OVER (ORDER BY x) AS r FROM a QUALIFY r > 1 ORDER BY r, j LIMIT 3 OFFSET 1",
 ]
+RUNNING = [
+    "SELECT k, i, x, sum(x) OVER (PARTITION BY k ORDER BY i) AS s FROM a",
+    "SELECT k, i, x, sum(x) OVER (PARTITION BY k ORDER BY i DESC, x) AS s, count(*) OVER (ORDER BY k, i) AS n FROM a",
+    "SELECT k, i, x, avg(x) OVER (PARTITION BY k ORDER BY i, x ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS m FROM a",
+    "SELECT k, i, x, sum(x) OVER (ORDER BY k, i, x ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) AS m FROM a",
+    "SELECT k, i, x, min(x) OVER (ORDER BY k, i, x ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS m FROM a",
+    "SELECT k, i, x, lag(x) OVER w AS b, lead(x, 2, -1) OVER w AS f FROM a WINDOW w AS (PARTITION BY k ORDER BY i, x)",
+    "SELECT i, first_value(x) OVER w AS f, last_value(x) OVER w AS l FROM a WINDOW w AS (PARTITION BY k ORDER BY i, x)",
+    "SELECT i, x, nth_value(x, 2) OVER (PARTITION BY k ORDER BY i, x) AS n FROM a",
+    "SELECT k, i, x, sum(x) OVER (ORDER BY i RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS s FROM a",
+    "SELECT k, i, count(*) OVER (PARTITION BY k ORDER BY i DESC RANGE BETWEEN 2 PRECEDING AND 1 PRECEDING) AS s FROM a",
+    "SELECT k, j, z, sum(z) OVER (ORDER BY z RANGE BETWEEN 1.5 PRECEDING AND CURRENT ROW) AS s FROM c",
+    "SELECT k, count(DISTINCT x) OVER (ORDER BY i) AS n, sum(x) FILTER (WHERE x > 0) OVER (ORDER BY i) AS m FROM a",
+    "SELECT k, i, x FROM a QUALIFY x > lag(x) OVER (PARTITION BY k ORDER BY i, x)",
+    "SELECT a.k, x, y, lag(y) OVER (PARTITION BY a.k ORDER BY x, y) AS b FROM a JOIN b ON a.k = b.k",
+    "SELECT k, x, sum(x) OVER (PARTITION BY k ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM a",
+]
 _TUMBLES = """(
     SELECT *, floor(x / 3)::LONG * 3 AS window_start, window_start + 3 AS window_end FROM a WHERE x IS NOT NULL
 )"""
@@ -193,6 +210,13 @@ def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: in
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES if " t" in text else {}, buckets=n)
+
+
+@pytest.mark.parametrize("text", RUNNING)
+@_few(8)
+@given(relations("a", "b", "c"), buckets())
+def test_oracle_running_answers(text: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text, inputs, buckets=n)
 
 
 @pytest.mark.parametrize(("text", "windows", "instead"), WINDOWS)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.conditions import all_of, columns_of, conjuncts, has_subquery
+from headrace.sql.bind.context import Context
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Scope
@@ -29,6 +30,10 @@ __all__ = ["FromClause"]
 
 #: Joins that return every left row as it is, or parts of its lifetime: conditions on it may be applied before.
 _KEEPS_LEFT = frozenset({"inner", "cross", "left", "semi", "anti", "clip"})
+
+
+#: Words that other dialects have before JOIN; here they would parse as an alias.
+_NO_JOINS = ("ASOF", "OUTER")
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class FromClause:
         """The rows of FROM, and the SELECT with the conditions of WHERE that are left."""
         part, queries = self.part, self.queries
         for place in (part.source, *(join.right for join in part.joins)):
-            queries.check_alias(place)
+            _check_alias(queries.context, place)
         first = queries.timed_item(part, part.source, self.tick)
         before, joins, behind = around_unnest(queries.context, part.joins)
         first = all_unnested(queries, first, before)
@@ -235,3 +240,15 @@ def _position(name: str, operands: Sequence[_Operand]) -> int:
     return next(
         number for number, one in enumerate(operands) if any(relation.name == name for relation in one.item.relations)
     )
+
+
+def _check_alias(context: Context, part: s.FromItem) -> None:
+    alias = part.alias
+    if alias is not None and not alias.quoted and alias.text.upper() in _NO_JOINS:
+        raise context.error(
+            alias,
+            f"there is no {alias.text.upper()} JOIN",
+            given=alias.text,
+            allowed="JOIN, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI, ANTI and CLIP JOIN",
+            instead="LEFT JOIN, or the name in double quotes",
+        )
