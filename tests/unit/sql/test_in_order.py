@@ -45,6 +45,11 @@ def at(instant: int, stream: hr.Stream) -> list[Any]:
             hr.concat("k", "", order_by=["i", "x"], descending=[True, False]),
             "bbac",
         ),
+        (
+            "string_agg(k, '' ORDER BY d NULLS FIRST)",
+            hr.concat("k", "", order_by=[col("d").is_null(), "d"], descending=[True, False]),
+            "bcba",
+        ),
         ("string_agg(k, '-' ORDER BY d)", hr.concat("k", "-", order_by="d"), "c-b-a-b"),
         (
             "array_agg(x ORDER BY k DESC, x)",

@@ -11,6 +11,7 @@ from headrace.expr.in_order import in_order_of
 from headrace.modules import ModuleCall
 from headrace.sql import syntax as s
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.printer import to_sql
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _ordered(expressions: Expressions, part: s.Call) -> Expr:
     assert whole.argument is not None
     rows = replace(expressions, aggregates=False)
     where = None if part.filter is None else rows.predicate(part.filter)
-    order = [(rows.bind(key.value), key.descending) for key in part.order]
+    order = list(zip(*sort_keys(rows, part.order), strict=True))
     separator = str(whole.parameters[0]) if whole.parameters else None
     with context.at(part):
         return in_order_of(expressions.schema, whole.argument, order, separator, distinct=part.distinct, where=where)
