@@ -25,7 +25,7 @@ from headrace.expr.nodes import Bound, Case, Column, Expr, Literal, Value, as_ex
 from headrace.expr.python import Udf, UdfCall
 from headrace.schema import Schema, Type
 
-__all__ = ["InOrder", "collect", "concat", "in_order_of", "order_of", "resolved_orders"]
+__all__ = ["SortedValues", "collect", "concat", "in_order_of", "order_of", "resolved_orders"]
 
 OrderBy = str | Expr | Sequence[str | Expr]
 
@@ -72,7 +72,7 @@ def _written(field: Expr, kind: Type) -> Expr:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InOrder(Expr):
+class SortedValues(Expr):
     """The values of an aggregate in an order; `separator` joins texts, and None leaves a list.
 
     The types are needed to read the values again, so it is `resolved` where the columns are known.
@@ -113,14 +113,14 @@ class InOrder(Expr):
 
 def resolved_orders(expr: Expr, schema: Schema) -> Expr:
     """An expression whose aggregates in an order are those of columns of these types."""
-    if isinstance(expr, InOrder):
+    if isinstance(expr, SortedValues):
         return expr.resolved(schema)
     found = [resolved_orders(child, schema) for child in expr.children]
     same = all(new is old for new, old in zip(found, expr.children, strict=True))
     return expr if same else expr.with_children(found)
 
 
-def order_of(expr: Expr) -> InOrder | None:
+def order_of(expr: Expr) -> SortedValues | None:
     """What an expression sorts, if it is the result of `in_order_of`."""
     if not isinstance(expr, UdfCall) or not isinstance(expr.udf, _Own) or not isinstance(expr.args[0], AggregateCall):
         return None
@@ -134,7 +134,7 @@ def order_of(expr: Expr) -> InOrder | None:
     ways = [kind.endswith(_DESCENDING) for kind in kinds[1:]]
     order = tuple(zip(packed.fields[1:], ways, strict=True))
     text = str(separator[0]) if separator else None
-    return InOrder(packed.fields[0], order, text, kinds[0].startswith(_DISTINCT), where)
+    return SortedValues(packed.fields[0], order, text, kinds[0].startswith(_DISTINCT), where)
 
 
 def in_order_of(
@@ -188,7 +188,7 @@ def collect(
     """
     if order_by is None and not distinct:
         return aggregate_of("collect", argument, where)
-    return InOrder(_column(argument), _keys(order_by, descending), None, distinct, where)
+    return SortedValues(_column(argument), _keys(order_by, descending), None, distinct, where)
 
 
 def concat(
@@ -204,7 +204,7 @@ def concat(
     if order_by is None and not distinct:
         return aggregate_of("concat", argument, where, separator)
     checked = AggregateCall("concat", _column(argument), (separator,))
-    return InOrder(_column(argument), _keys(order_by, descending), str(checked.parameters[0]), distinct, where)
+    return SortedValues(_column(argument), _keys(order_by, descending), str(checked.parameters[0]), distinct, where)
 
 
 def _column(value: Value) -> Expr:

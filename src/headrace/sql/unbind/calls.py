@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.expr import Expr
-from headrace.expr.in_order import InOrder
+from headrace.expr.in_order import SortedValues
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
@@ -46,7 +46,7 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
 
 
-def in_an_order(expr: InOrder, spoken: Callable[[Expr], s.Expression]) -> s.Expression:
+def in_an_order(expr: SortedValues, spoken: Callable[[Expr], s.Expression]) -> s.Expression:
     """An aggregate in an order: `string_agg(x, ',' ORDER BY y)`."""
     texts = () if expr.separator is None else (s.Text(expr.separator),)
     order = tuple(s.OrderKey(spoken(key), down) for key, down in expr.order)
