@@ -26,6 +26,7 @@ from headrace.sql.bind.frames import RANKS, VALUES, is_shift, name_of, nth_of, s
 from headrace.sql.bind.grouping import has_modules
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.returned import gives_rows
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.bind.values import duration_of
 from headrace.sql.printer import to_sql
 from headrace.time import duration
@@ -104,8 +105,13 @@ class _Ordered:
         return self.queries.expressions(self.item, aggregates=True)
 
     @cached_property
+    def order(self) -> Order:
+        by, descending = sort_keys(self.expressions, self.over.order)
+        return Order(tuple(by), descending)
+
+    @property
     def by(self) -> tuple[Expr, ...]:
-        return tuple(self.expressions.bind(key.value) for key in self.over.order)
+        return self.order.by
 
     def answered(
         self, calls: Sequence[s.Call], called: Mapping[s.Call, str], given: dict[s.Call, str]
@@ -124,8 +130,7 @@ class _Ordered:
         with self.queries.context.at(self.call):
             own = self.item.stream
             groups = own.group_by(*(self.expressions.bind(key) for key in self.over.partition))
-            order = Order(self.by, tuple(key.descending for key in self.over.order))
-            found = Stream(surrounded_node(own.node, groups.keys, order, outputs))
+            found = Stream(surrounded_node(own.node, groups.keys, self.order, outputs))
             kept = [name for name in own.schema.names if name not in STAMPS]
             return replace(self.item, stream=found.select(*kept, *outputs)), given | names
 
