@@ -18,7 +18,7 @@ import headrace as hr
 from headrace import col, stdlib
 from headrace.errors import LateEvent, ModuleFailed
 from headrace.events import history_diff
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.translate import TRANSLATIONS
 from headrace.plan.nodes import Node, Output, walk

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
-from headrace.expr import AggregateCall, Expr, When, col, has_aggregates
+from headrace.expr import AggregateCall, Expr, When, col, has_aggregates, split_aggregates
+from headrace.expr.in_order import resolved_orders
+from headrace.expr.ordered_calls import OrderedCall
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
@@ -19,6 +21,7 @@ from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.nodes import Node
 from headrace.plan.policies import ProgressPolicy
 from headrace.plan.windows import WindowKind
+from headrace.schema import Schema
 
 __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
@@ -58,11 +61,12 @@ def checked_expr(value: Any, where: str, instead: str) -> Expr:
 def row_expr(expr: Expr, where: str) -> Expr:
     """`expr`, which must have a value for every row: aggregates have none."""
     if where != "aggregate" and has_aggregates(expr):
+        ordered = any(isinstance(call, OrderedCall) for call in split_aggregates({"a": expr})[0].values())
         raise ExpressionError(
             f"{where} looks at one event at a time, and this is about many",
             given=expr,
             allowed="expressions without aggregates",
-            instead=f"window(...).aggregate(a={expr}), then {where} over the column a",
+            instead=f"{'over' if ordered else 'window'}(...).aggregate(a={expr}), then {where} over the column a",
         )
     return expr
 
@@ -120,10 +124,11 @@ def aggregate_name(call: Expr) -> str:
     return call.name
 
 
-def named_aggregates(calls: Iterable[Any], named: Mapping[str, Any]) -> tuple[tuple[str, Expr], ...]:
-    """Aggregates by the names of their columns."""
+def named_aggregates(calls: Iterable[Any], named: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    """Aggregates over columns of `schema`, by the names of their own columns."""
     found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
-    return (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
+    found += [(name, checked_aggregate(call, name)) for name, call in named.items()]
+    return tuple((name, resolved_orders(call, schema)) for name, call in found)
 
 
 def checked_operator(module: Any) -> Operator:
