@@ -7,11 +7,9 @@ dialect has no words for raises `NotInSql`; a node that is neither said nor list
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, ClassVar
 
@@ -19,6 +17,7 @@ from headrace.api.ranking import unmerged
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
+from headrace.expr.in_order import order_of
 from headrace.expr.python import UdfCall
 from headrace.modules import ModuleCall
 from headrace.patterns.references import START
@@ -35,7 +34,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.calls import called
+from headrace.sql.unbind.calls import called, in_an_order, literal
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
@@ -349,7 +348,7 @@ class Unbinder:
             months = s.Duration(((abs(expr.value), "month"),))
             return s.Unary("-", months) if expr.value < 0 else months
         if isinstance(expr, engine.Literal):
-            return _literal(expr.value)
+            return literal(expr.value)
         if isinstance(expr, engine.Cast):
             return s.Cast(self.expression(expr.child), _name(expr.to.value))
         if isinstance(expr, engine.Case):
@@ -366,10 +365,12 @@ class Unbinder:
         if isinstance(expr, AggregateCall):
             function = "string_agg" if expr.function == "concat" else expr.function
             argument = s.Star() if expr.argument is None else self.expression(expr.argument)
-            return s.Call((_name(function),), (argument, *map(_literal, expr.parameters)), over=self.frame)
+            return s.Call((_name(function),), (argument, *map(literal, expr.parameters)), over=self.frame)
         of_match = navigated(expr, self.expression)
         if of_match is not None:
             return of_match
+        if (ordered := order_of(expr)) is not None:
+            return in_an_order(ordered, self.expression)
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise NotInSql(expr)
@@ -471,26 +472,3 @@ def _ticking(window: WindowKind) -> dict[str, Any]:
     if not isinstance(window, Slides) or window.tick == "tuple":
         return {}
     return {"tick": window.tick, "tick_by": None if window.batch is None else _column(window.batch)}
-
-
-def _literal(value: Any) -> s.Expression:
-    if value is None or isinstance(value, bool):
-        return s.Value(value)
-    if isinstance(value, str):
-        if "\0" in value:
-            raise NotInSql(repr(value))
-        return s.Text(value)
-    if isinstance(value, datetime):
-        return s.DateTime(value.replace(tzinfo=None).isoformat())
-    if isinstance(value, (date, Decimal)):
-        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
-    if isinstance(value, float) and not math.isfinite(value):
-        return _not_finite(value)
-    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
-    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
-
-
-def _not_finite(value: float) -> s.Expression:
-    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
-    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
-    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity

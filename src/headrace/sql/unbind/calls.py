@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from headrace.expr import Expr
+from headrace.expr.in_order import SortedValues
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
-__all__ = ["called"]
+__all__ = ["called", "in_an_order", "literal"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -36,3 +44,36 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     if function == "shift_time":
         raise NotInSql(function)
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
+
+
+def in_an_order(expr: SortedValues, spoken: Callable[[Expr], s.Expression]) -> s.Expression:
+    """An aggregate in an order: `string_agg(x, ',' ORDER BY y)`."""
+    texts = () if expr.separator is None else (s.Text(expr.separator),)
+    order = tuple(s.OrderKey(spoken(key), down) for key, down in expr.order)
+    where = None if expr.where is None else spoken(expr.where)
+    name = s.Name("string_agg" if texts else "collect")
+    return s.Call((name,), (spoken(expr.argument), *texts), distinct=expr.distinct, filter=where, order=order)
+
+
+def literal(value: Any) -> s.Expression:
+    """A plain value."""
+    if value is None or isinstance(value, bool):
+        return s.Value(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise NotInSql(repr(value))
+        return s.Text(value)
+    if isinstance(value, datetime):
+        return s.DateTime(value.replace(tzinfo=None).isoformat())
+    if isinstance(value, (date, Decimal)):
+        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return _not_finite(value)
+    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
+    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
+
+
+def _not_finite(value: float) -> s.Expression:
+    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
+    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
+    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity
