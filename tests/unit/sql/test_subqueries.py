@@ -59,6 +59,11 @@ def test_lateral_gives_the_rows_of_each_row():
     assert rows("SELECT x, v FROM a, LATERAL (VALUES (1), (a.x)) AS t (v) WHERE x = 4") == [(2, 5, 4, 1), (2, 5, 4, 4)]
 
 
+def test_set_operations_inside_a_correlated_query():
+    text = "SELECT x, v FROM a, LATERAL (SELECT y AS v FROM b WHERE b.k = a.k UNION VALUES (9), (a.x)) AS t"
+    assert rows(f"{text} WHERE k = 'a'") == [(1, 9, 3, 3), (1, 9, 3, 9)]
+
+
 def test_lateral_of_one_row_needs_no_join():
     node = hr.sql("SELECT k, s FROM a, LATERAL (SELECT a.x + 1 AS s) AS t WHERE s > 4", a=A).node
     assert not any(isinstance(one, Join) for one in walk(node))

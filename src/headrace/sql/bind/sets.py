@@ -93,10 +93,10 @@ def _column_of(part: s.Body, number: int) -> s.Part:
     """Where a column of a query was written; the whole query, if it has * in its list."""
     if isinstance(part, s.SetOperation):
         return _column_of(part.left, number)
-    if isinstance(part, s.Values):
-        return part.rows[0].values[number]
-    stars = any(isinstance(entry.value, s.Star) for entry in part.entries)
-    return part if stars else part.entries[number]
+    written: tuple[s.Part, ...] = part.rows[0].values if isinstance(part, s.Values) else part.entries
+    stars = any(isinstance(entry, s.Entry) and isinstance(entry.value, s.Star) for entry in written)
+    # Columns of the rows around a sub-query stand behind those that are written.
+    return written[number] if not stars and number < len(written) else part
 
 
 def _article(part: s.SetOperation) -> str:
