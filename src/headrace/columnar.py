@@ -144,8 +144,8 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
 def _digits(column: pa.ChunkedArray) -> list[Int64s]:
     """Numbers that distinguish the values of a column: numbers and short texts stand for themselves; null is apart."""
     kind = column.type
-    if pa.types.is_date32(kind):
-        return _digits(pc.cast(column, pa.int32()))
+    if pa.types.is_date32(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return _digits(pc.cast(column, pa.int32() if pa.types.is_date32(kind) else pa.int64()))
     if column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
         some = pa.scalar("" if pa.types.is_string(kind) else 0, kind)
         return [to_numpy(pc.is_null(column)).astype(np.int64), *_digits(pc.fill_null(column, some))]

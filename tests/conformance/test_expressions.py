@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,10 @@ from headrace.expr import (
 )
 from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
-from headrace.expr.nodes import Duration, Months
+from headrace.expr.nodes import Duration, IntervalValue, Months
 from headrace.expr.signatures import REGISTERED
 from headrace.expr.sql import to_duckdb, to_spark
+from headrace.history.passed import for_duckdb, for_spark, passed_rows
 from headrace.schema import Schema, Type
 from headrace.sql.bind.expanded import EXPANDED
 
@@ -94,6 +95,13 @@ DATES = [
     None,
     *map(date.fromisoformat, ("1970-01-01", "1969-12-31", "2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31")),
 ]
+CLOCKS = [None, *(time.fromisoformat(text) for text in ("00:00", "00:00:00.000001", "12:30:15.5", "23:59:59.999999"))]
+#: Not the least number of 64 bits: Spark has no such interval.
+SPANS = [None, 0, 1, -1, DAY, -DAY - 1, 5_025_500_000, -36_000_000_001, 2**62, -(2**62)]
+SPELLED = [
+    None, "", "12:30", " 01:02:03.5 ", "23:59:59.999999", "24:00:00", "-00:00:01", "+100:00", "2562047788:00:54.775807",
+    "1:2:3", "01:60", "12:30:15.1234567", "x", "9999999999:00", "2024-05-01",
+]  # fmt: skip
 PAIRS = {
     ("b", "b2"): (Type.BYTE, BYTES),
     ("h", "h2"): (Type.SHORT, SHORTS),
@@ -109,6 +117,9 @@ PAIRS = {
     ("e", "e2"): (Type.DECIMAL(10, 2), [value and round(value, 2) for value in PRICES]),
     ("g", "g2"): (Type.DECIMAL(38, 4), LARGE),
     ("y", "y2"): (Type.DATE, DATES),
+    ("c", "c2"): (Type.TIME, CLOCKS),
+    ("v", "v2"): (Type.INTERVAL, SPANS),
+    ("u", "u2"): (Type.STRING, SPELLED),
     ('odd "name`', "weird.name 2"): (Type.INT, INTS),
 }
 ROWS = max(len(DOUBLES), len(TEXTS)) ** 2  # every pair of them; more than enough for the shorter lists
@@ -116,6 +127,7 @@ b, h, i, i2, m, m2, f, f2, d, d2, p, p2, s, s2, n, w, t, t2 = map(
     col, ("b", "h", "i", "i2", "l", "l2", "f", "f2", "d", "d2", "p", "p2", "s", "s2", "n", "w", "t", "t2")
 )
 e, e2, g, g2, y, y2 = map(col, ("e", "e2", "g", "g2", "y", "y2"))
+c, c2, v, v2, u = map(col, ("c", "c2", "v", "v2", "u"))
 
 
 def nasty_table() -> pa.Table:
@@ -360,6 +372,20 @@ def days() -> Iterator[Expr]:
     yield from ((t.cast("LONG").cast("DATETIME")).cast("DATE"), if_else(p, y, lit("2024-02-29")), y.isin("2024-02-29"))
 
 
+def spans() -> Iterator[Expr]:
+    hour = timedelta(hours=1)
+    for x, z in ((c, c2), (v, v2)):
+        yield from (x == z, x < z, x >= z, greatest(x, z), coalesce(x, z), x.isin(z, None), x.is_not_distinct_from(z))
+        yield from (x.cast("STRING"), x.cast("LONG"), x - z, x + v2, x + hour, x - hour, x.epoch(), if_else(p, x, z))
+        yield from (x.hour(), x.minute(), x.second())
+    yield from (u.cast("TIME"), u.cast("INTERVAL"), m.cast("TIME"), m2.cast("TIME"), (m % 2**62).cast("INTERVAL"))
+    sane = t.cast("LONG").cast("DATETIME")
+    yield from (sane.cast("TIME"), sane + v, sane - v, y + v, c.cast("INTERVAL"), c > "12:30", v >= "01:00:00")
+    yield from (v * i, v * b, 3 * v, v / 3, v * 0.5, v / d, v % v2, v.abs(), -v, v.day(), v < hour, v > (t - t2))
+    yield from (v / v2, call("floor_divide", v, v2), call("floor_divide", v, 7), v.isin(hour, IntervalValue(1)))
+    yield from (lit(time(12, 30)), IntervalValue(-5), lit(None).cast("TIME"), c.is_null(), array(c, c2).element_at(1))
+
+
 def composed() -> Iterator[Expr]:
     for x, z in ((i, i2), (d, d2), (p, p2), (s, s2), (t, t2), (e, e2), (y, y2)):
         yield from (x.is_distinct_from(z), x.is_not_distinct_from(z), x.is_distinct_from(None))
@@ -377,7 +403,19 @@ def composed() -> Iterator[Expr]:
 
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed(), *arrays()]
+MATRIX = [
+    *arithmetic(),
+    *bits(),
+    *logic(),
+    *texts(),
+    *dates(),
+    *casts(),
+    *decimals(),
+    *days(),
+    *spans(),
+    *composed(),
+    *arrays(),
+]
 
 
 @pytest.fixture(scope="module")
@@ -413,20 +451,24 @@ def test_duckdb_agrees_with_arrow(on_arrow: pa.Table):
     query = ", ".join(f"{to_duckdb(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("nasty", TABLE)
+        connection.register("nasty", passed_rows(TABLE, for_duckdb))
         answer = connection.sql(f"SELECT {query} FROM nasty").to_arrow_table()
-    assert not disagreements(on_arrow, answer.cast(pa.schema([zoned(field) for field in answer.schema])))
+    named = [zoned(field, kind) for field, kind in zip(answer.schema, on_arrow.schema.types, strict=True)]
+    assert not disagreements(on_arrow, answer.cast(pa.schema(named)))
 
 
-def zoned(field: pa.Field) -> pa.Field:
-    """DuckDB may name UTC otherwise."""
+def zoned(field: pa.Field, kind: pa.DataType) -> pa.Field:
+    """DuckDB may name UTC otherwise, and has the ticks of an INTERVAL, as Spark those of a TIME."""
+    if (pa.types.is_duration(kind) or pa.types.is_time(kind)) and pa.types.is_int64(field.type):
+        return field.with_type(kind)
     return field.with_type(Type.DATETIME.arrow) if pa.types.is_timestamp(field.type) and field.type.tz else field
 
 
 def test_spark_agrees_with_arrow(spark: SparkSession, on_arrow: pa.Table):
-    frame = spark.createDataFrame(TABLE).coalesce(1)
+    frame = spark.createDataFrame(passed_rows(TABLE, for_spark)).coalesce(1)
     answer = frame.selectExpr(*(f"{to_spark(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))).toArrow()
-    assert not disagreements(on_arrow, answer)
+    named = [zoned(field, kind) for field, kind in zip(answer.schema, on_arrow.schema.types, strict=True)]
+    assert not disagreements(on_arrow, answer.cast(pa.schema(named)))
 
 
 def nodes(expr: Expr) -> Iterator[Expr]:
@@ -440,7 +482,18 @@ def test_the_matrix_covers_every_function_and_node():
     bound = [call.bind(SCHEMA).node for call in seen if isinstance(call, Call)]
     functions = {node.function for node in (*seen, *bound) if isinstance(node, Call)}
     assert functions | {"shift_months"} == set(FUNCTIONS) - REGISTERED
-    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Duration, Literal, Months, Then}
+    assert {type(node) for node in seen} == {
+        Alias,
+        Call,
+        Case,
+        Cast,
+        Column,
+        Duration,
+        IntervalValue,
+        Literal,
+        Months,
+        Then,
+    }
 
 
 def test_the_matrix_types_without_rows():

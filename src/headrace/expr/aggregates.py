@@ -25,6 +25,7 @@ __all__ = [
     "approx_distinct",
     "avg",
     "collect",
+    "computed",
     "concat",
     "count",
     "distinct_count",
@@ -96,7 +97,8 @@ def _of_sums(gives: Callable[[Type], Type]) -> Aggregation:
 
 
 def _of_exact_sums(gives: Callable[[Type], Type]) -> Aggregation:
-    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, adds_up=True)
+    fits = lambda kind: kind.is_numeric or kind is Type.INTERVAL  # noqa: E731
+    return Aggregation("numbers and INTERVAL", fits, gives, adds_up=True)
 
 
 def _itself(type: Type) -> Type:
@@ -111,7 +113,13 @@ def _double(_: Type) -> Type:
     return Type.DOUBLE
 
 
+def _mean(type: Type) -> Type:
+    return type if type is Type.INTERVAL else Type.DOUBLE
+
+
 def _sum(type: Type) -> Type:
+    if type is Type.INTERVAL:
+        return type
     if type.is_decimal:
         return Type.DECIMAL(DIGITS, type.scale)
     return Type.LONG if type.is_integer else Type.DOUBLE
@@ -124,7 +132,7 @@ def _list(type: Type) -> Type:
 AGGREGATES: Mapping[str, Aggregation] = {
     "count": Aggregation("anything", lambda _: True, _long, adds_up=True),
     "sum": _of_exact_sums(_sum),
-    "avg": _of_exact_sums(_double),
+    "avg": _of_exact_sums(_mean),
     "var": _of_sums(_double),
     "stddev": _of_sums(_double),
     "min": _of_any(_itself),
@@ -344,6 +352,20 @@ def concat(argument: Value, separator: str = ",", *, where: Expr | None = None) 
 def has_aggregates(expr: Expr) -> bool:
     """Whether an expression contains an aggregate call."""
     return isinstance(expr, AggregateCall) or any(map(has_aggregates, expr.children))
+
+
+def computed(expr: Expr, schema: Schema) -> Expr:
+    """An expression whose aggregates of INTERVALs are those of their ticks."""
+
+    def lower(part: Expr) -> Expr:
+        if type(part) is not AggregateCall or part.argument is None or part.function not in ("sum", "avg"):
+            return part
+        if part.argument.type(schema) is not Type.INTERVAL:
+            return part
+        ticks = AggregateCall(part.function, part.argument.cast(Type.LONG))
+        return (ticks if part.function == "sum" else ticks.round().cast(Type.LONG)).cast(Type.INTERVAL)
+
+    return expr.transform(lower)
 
 
 def split_aggregates(exprs: Mapping[str, Expr]) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:

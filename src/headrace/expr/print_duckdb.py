@@ -31,6 +31,7 @@ from headrace.expr.printer import (
     text,
     when,
     whole,
+    within_day,
     within_years,
 )
 from headrace.schema import Type
@@ -238,6 +239,15 @@ class DuckDBPrinter(Printer):
         if target.is_integer:
             return self.attempted(fn("trunc", value), target)
         return super().decimal_cast(value, source, target)
+
+    def span_ticks(self, value: Node, source: Type) -> Node:
+        return value if source is Type.INTERVAL else fn("epoch_us", value)
+
+    def from_span_ticks(self, value: Node, target: Type) -> Node:
+        if target is Type.INTERVAL:
+            return value
+        midnight = exp.Cast(this=text("00:00:00"), to=exp.DataType.build("TIME", dialect="duckdb"))
+        return within_day(value, op(exp.Add, midnight, fn("to_microseconds", value)))
 
     def to_ticks(self, value: Node) -> Node:
         return fn("epoch_us", value)

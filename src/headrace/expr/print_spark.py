@@ -33,6 +33,7 @@ from headrace.expr.printer import (
     shifted_time,
     text,
     when,
+    within_day,
     within_years,
 )
 from headrace.schema import Type
@@ -202,6 +203,16 @@ class SparkPrinter(Printer):
 
     def to_float(self, value: Node) -> Node:
         return self.typed(value, Type.FLOAT)
+
+    def span_ticks(self, value: Node, source: Type) -> Node:
+        if source is Type.TIME:
+            return value
+        return fn("unix_micros", op(exp.Add, fn("timestamp_micros", number(0)), value))
+
+    def from_span_ticks(self, value: Node, target: Type) -> Node:
+        if target is Type.TIME:
+            return within_day(value, value)
+        return op(exp.Sub, fn("timestamp_micros", value), fn("timestamp_micros", number(0)))
 
     def to_ticks(self, value: Node) -> Node:
         return fn("unix_micros", value)

@@ -27,6 +27,7 @@ __all__ = [
     "castable",
     "common",
     "lookup",
+    "no_cast",
     "widens",
 ]
 
@@ -65,6 +66,14 @@ class Function:
     most: int | None = 1
     constants: Mapping[int, Constant] = field(default_factory=dict)
 
+    def check_count(self, count: int) -> None:
+        """Refuse a call with so many arguments, unless it may have them."""
+        if count < self.least or (self.most is not None and count > self.most):
+            most = "or more" if self.most is None else f"to {self.most}"
+            raise ExpressionError(
+                f"{self.name} does not take {count} arguments", given=count, allowed=f"{self.least} {most}"
+            )
+
 
 def common(text: object, types: Types) -> Type | None:
     """The type that all of `types` widen to; None if all are bare NULLs."""
@@ -83,6 +92,8 @@ def common(text: object, types: Types) -> Type | None:
     if set(known) == {Type.DATE, Type.DATETIME}:
         return Type.DATETIME
     allowed = "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATE and DATETIME with one another"
+    if Type.INTERVAL in known:
+        raise _misfit(text, types, f"{allowed}, INTERVAL with INTERVAL", "INTERVAL '10' SECOND; a number has no unit")
     raise _misfit(text, types, allowed)
 
 
@@ -101,6 +112,24 @@ def widens(source: Type, target: Type) -> bool:
     return source.is_numeric and target.is_numeric and WIDTH.index(source) <= WIDTH.index(target)
 
 
+def no_cast(text: object, source: Type, target: Type) -> ExpressionError:
+    """The error of a cast that `castable` refuses."""
+    return ExpressionError(
+        f"{text} turns {source.value} into {target.value}, which has no one meaning on every engine",
+        given=f"{source.value} to {target.value}",
+        allowed="numbers, BOOLEAN and text to one another, LONG and DATE to DATETIME and back, LONG to TIME and "
+        "INTERVAL and back, DATETIME to TIME, times to text; "
+        "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
+        instead=f"(...).cast('LONG').cast('{target.value}')",
+    )
+
+
+_SPANS = (Type.TIME, Type.INTERVAL)
+_TICK_CASTS = (
+    (Type.TIME, Type.LONG), (Type.INTERVAL, Type.LONG), (Type.DATETIME, Type.TIME), (Type.TIME, Type.INTERVAL),
+)  # fmt: skip
+
+
 def castable(source: Type, target: Type) -> bool:
     """Whether values of `source` can be turned into `target` the same way everywhere."""
     if source == target or (source.is_text and target.is_text):
@@ -111,6 +140,8 @@ def castable(source: Type, target: Type) -> bool:
         return True
     if target.is_text:
         return not source.is_floating
+    if Type.TIME in (source, target) or Type.INTERVAL in (source, target):
+        return (source, target) in _TICK_CASTS or (source.is_integer and target in _SPANS)
     if Type.DATE in (source, target):
         return Type.DATETIME in (source, target)
     if Type.DATETIME in (source, target):

@@ -24,6 +24,7 @@ from headrace.columnar import Lists
 from headrace.errors import SchemaError, TimeError
 from headrace.io.converted import ConvertedColumn, Mask
 from headrace.io.decimals import to_decimals
+from headrace.io.spans import SPANS, can_be_span, to_spans
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
 
@@ -72,6 +73,8 @@ def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn
         return _dates(_plain(values), field)
     if field.type.is_decimal:
         return to_decimals(_plain(values), field.type)
+    if field.type in SPANS:
+        return to_spans(_plain(values), field.type)
     converted = _converted(_plain(values), field)
     return _within_years(converted) if field.type is Type.DATETIME else converted
 
@@ -141,6 +144,8 @@ def _fault(value: object, field: Field) -> str:
         return f"is out of range for {field.type.value}"
     if field.type is Type.DATE:
         return "is not a date of the years 1 to 9999 (DATE: text such as '2024-05-01')"
+    if field.type in SPANS:
+        return f"is not {SPANS[field.type]}"
     if field.type.is_decimal:
         return f"is not a number that {field.type.value} has all digits of"
     if field.type is Type.DATETIME or is_tick(field):
@@ -199,6 +204,8 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     time = types.is_timestamp(arrow) or types.is_date(arrow) or _is_text(arrow)
     if field.type is Type.DATE:
         return bool(time)
+    if field.type in SPANS:
+        return can_be_span(arrow, field.type)
     if field.type.is_decimal:
         return bool(number or _is_text(arrow))
     if field.type is Type.DATETIME:

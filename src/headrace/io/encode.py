@@ -28,6 +28,7 @@ from headrace.expr.arrow.decimals import to_texts
 from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
+from headrace.io.spans import span_texts
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY
 
@@ -129,6 +130,8 @@ def _json(values: pa.Array) -> pa.Array:
         return _or_null(pc.binary_join_element_wise("[", inside, "]", ""))
     if pa.types.is_timestamp(values.type):
         return _or_null(pc.binary_join_element_wise('"', iso_texts(values), '"', ""))
+    if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+        return _text(span_texts(values))
     if pa.types.is_floating(values.type):
         return _float(values)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
@@ -186,6 +189,8 @@ def plain_texts(values: pa.Array) -> pa.Array:
         values = values.cast(values.type.value_type)
     if pa.types.is_decimal(values.type):
         return to_texts(values)
+    if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+        return span_texts(values)
     return iso_texts(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 

@@ -304,7 +304,7 @@ def member_type(field: Field) -> pa.DataType:
     """The Arrow type to read a member with; times are texts."""
     if field.type.is_array:
         return pa.list_(member_type(_element(field)))
-    if field.type in (Type.DATETIME, Type.DATE):
+    if field.type in (Type.DATETIME, Type.DATE, Type.TIME, Type.INTERVAL):
         return pa.string()
     return pa.float64() if field.type is Type.FLOAT else field.type.arrow
 
@@ -326,11 +326,11 @@ def _fitting(value: Any, field: Field) -> Any:
         return _fitting_list(value, _element(field))
     if field.type is Type.BOOLEAN or isinstance(value, bool):
         return value if field.type is Type.BOOLEAN and isinstance(value, bool) else None
-    if field.type is Type.DATE:
+    if field.type is Type.DATE or field.type is Type.TIME:
         return _text(value)
     if field.type.is_decimal:
         return _decimal(value, field)
-    if _is_time(field):
+    if _is_time(field) or field.type is Type.INTERVAL:
         return str(value) if isinstance(value, int) else _text(value)
     if field.type.is_text:
         return _text(value)

@@ -173,7 +173,7 @@ class _Compiler:
     def lowered(self, bound: Bound) -> list[int]:
         """The operations that leave the value of an expression on the stack."""
         node = bound.node
-        if bound.type.is_decimal or bound.type is Type.DATE:
+        if bound.type.is_decimal or bound.type in (Type.DATE, Type.TIME, Type.INTERVAL):
             raise self.refused(bound, f"with a {bound.type.value} of several tuples; a DOUBLE or DATETIME it can")
         if isinstance(node, Literal):
             return self.constant(node, bound.type)

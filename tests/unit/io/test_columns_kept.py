@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -111,7 +110,7 @@ def test_sql_renames_too(tmp_path: Path):
 
 ODD = {
     "decimal": pa.array([Decimal("1.50")], pa.decimal256(50, 2)),
-    "object": [{"a": 1}], "lists": [[[1]]], "clock": [time(1, 2)],
+    "object": [{"a": 1}], "lists": [[[1]]],
     "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "big": pa.array([2**63], pa.uint64()),
     "bytes": [b"x"],
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,8 @@ _PYTHON: dict[Type, type] = {
     Type.BOOLEAN: bool,
     Type.DATETIME: datetime,
     Type.DATE: date,
+    Type.TIME: time,
+    Type.INTERVAL: timedelta,
 }
 _REFUSED = (pa.ArrowException, OverflowError, ValueError, TypeError)
 

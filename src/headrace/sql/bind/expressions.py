@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from headrace.errors import HeadraceError, nearest
@@ -24,7 +23,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
-from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of
+from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of, typed_value
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
@@ -158,13 +157,7 @@ class Expressions:
             return lit(_EPOCH + timedelta(microseconds=ticks))
 
     def _typed_text(self, part: s.TypedText) -> Expr:
-        try:
-            return lit(date.fromisoformat(part.text.strip()) if part.kind == "DATE" else Decimal(part.text.strip()))
-        except (ValueError, InvalidOperation):
-            example = "DATE '2024-05-01'" if part.kind == "DATE" else "DECIMAL '1.25'"
-            raise self.context.error(
-                part, f"this is no {part.kind}", given=part.text, allowed=example, instead=example
-            ) from None
+        return lit(typed_value(self.context, part))
 
     def _duration(self, part: s.Duration) -> Expr:
         months, rest = calendar_of(self.context, part)
@@ -175,14 +168,15 @@ class Expressions:
                     allowed="d + INTERVAL '1' MONTH + INTERVAL '2' DAY",
                 )  # fmt: skip
             return engine.Months(months)
-        return lit(duration_of(self.context, part))
+        ticks = duration_of(self.context, part)
+        return engine.IntervalValue(ticks) if part.interval else engine.Duration(ticks)
 
     def _unary(self, part: s.Unary) -> Expr:
         if part.operator == "-" and isinstance(part.value, s.Number):
             return lit(-part.value.value)
         value = self._bind(part.value)
-        if part.operator == "-" and isinstance(value, engine.Months):
-            return engine.Months(-value.value)
+        if part.operator == "-" and isinstance(value, (engine.Duration, engine.IntervalValue, engine.Months)):
+            return replace(value, value=-value.value)
         if part.operator == "+":
             return value
         return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))

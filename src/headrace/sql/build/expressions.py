@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from headrace.errors import SqlError
@@ -381,7 +382,8 @@ class ExpressionBuilder:
     def typed_text(self, at: Span, token: Token) -> s.TypedText:
         start = token.text.index("'")
         kind = token.text[:start].strip().upper()
-        return s.TypedText("DATE" if kind == "DATE" else "DECIMAL", unquoted(token.text[start:]), at=at)
+        kind = "DECIMAL" if kind == "NUMERIC" else kind
+        return s.TypedText(kind, unquoted(token.text[start:]), at=at)  # type: ignore[arg-type]
 
     def duration(self, at: Span, token: Token) -> s.Duration:
         if token.kind == "INTERVAL":
@@ -390,6 +392,9 @@ class ExpressionBuilder:
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     duration_literal = calendar_duration = duration
+
+    def interval_literal(self, at: Span, token: Token) -> s.Duration:
+        return replace(self._interval(at, token.text), interval=True)
 
     def _interval(self, at: Span, text: str) -> s.Duration:
         """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""

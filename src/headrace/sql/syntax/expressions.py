@@ -57,17 +57,21 @@ class DateTime(Expression):
 
 @dataclass(frozen=True)
 class TypedText(Expression):
-    """`DATE '2024-05-01'`, `DECIMAL '1.25'`."""
+    """`DATE '2024-05-01'`, `DECIMAL '1.25'`, `TIME '12:30:00'`."""
 
-    kind: Literal["DATE", "DECIMAL"]
+    kind: Literal["DATE", "DECIMAL", "TIME"]
     text: str
 
 
 @dataclass(frozen=True)
 class Duration(Expression):
-    """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts."""
+    """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts.
+
+    `interval`: a value that was written `INTERVAL '10' SECOND`, which is an INTERVAL and not a number of ticks.
+    """
 
     amounts: tuple[tuple[int | float, str], ...]
+    interval: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any, ClassVar
@@ -322,11 +322,8 @@ class Unbinder:
             return _column(expr.column) if self.columns is None else self.columns[expr.column]
         if isinstance(expr, engine.Alias):
             return self.expression(expr.child)
-        if isinstance(expr, engine.Duration):
-            return _length(expr.value)
-        if isinstance(expr, engine.Months):
-            months = s.Duration(((abs(expr.value), "month"),))
-            return s.Unary("-", months) if expr.value < 0 else months
+        if isinstance(expr, (engine.Duration, engine.IntervalValue, engine.Months)):
+            return _length(expr)
         if isinstance(expr, engine.Literal):
             return _literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -439,11 +436,14 @@ def _span(ticks: int) -> s.Duration:
 
 
 def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
-    return None if ticks is None else _length(ticks)
+    return None if ticks is None else _length(engine.Duration(ticks))
 
 
-def _length(ticks: int) -> s.Duration | s.Unary:
-    return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
+def _length(length: engine.Duration | engine.IntervalValue | engine.Months) -> s.Duration | s.Unary:
+    months, interval = isinstance(length, engine.Months), isinstance(length, engine.IntervalValue)
+    size = _span(abs(length.value))
+    part = s.Duration(((abs(length.value), "month"),)) if months else replace(size, interval=interval)
+    return s.Unary("-", part) if length.value < 0 else part
 
 
 def _instant(ticks: int, unit: int) -> s.Expression:
@@ -478,8 +478,10 @@ def _literal(value: Any) -> s.Expression:
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())
-    if isinstance(value, (date, Decimal)):
-        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
+    if isinstance(value, (date, time)):
+        return s.TypedText("DATE" if isinstance(value, date) else "TIME", str(value))
+    if isinstance(value, Decimal):
+        return s.TypedText("DECIMAL", f"{value:f}")
     if isinstance(value, float) and not math.isfinite(value):
         return _not_finite(value)
     negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)

@@ -28,6 +28,8 @@ _ODD: dict[Type, list[Any]] = {
     Type.BOOLEAN: [True, False, None],
     Type.DATETIME: [0, 1_714_521_600_000_001, None, -1],
     Type.DATE: [0, 19_844, None, -1],
+    Type.TIME: [0, 86_399_999_999, None, 1],
+    Type.INTERVAL: [0, 86_400_000_001, None, -1],
 }
 _NARROW = {Type.BYTE: 100, Type.SHORT: 10_000, Type.DATE: 20_000}
 

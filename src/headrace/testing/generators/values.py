@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -112,6 +112,10 @@ def _plain(kind: Type) -> list[Any]:
         return [Decimal(value).scaleb(-kind.scale) for value in _WHOLE] if kind.precision > 2 else [Decimal(0)]
     if kind is Type.DATE:
         return [_DAY.date() + timedelta(days=days) for days in range(_MANY)]
+    if kind is Type.TIME:
+        return [time(hour, 30 * (hour % 2)) for hour in range(24)]
+    if kind is Type.INTERVAL:
+        return [timedelta(seconds=seconds) for seconds in _WHOLE]
     return [_DAY + timedelta(hours=hours) for hours in range(_MANY)]
 
 
@@ -128,6 +132,10 @@ def _extreme(kind: Type) -> list[Any]:
         return [Decimal(value).scaleb(-kind.scale) for value in (most, -most, most - 1, 0)]
     if kind is Type.DATE:
         return [one.date() for one in _ODD_DATES]
+    if kind is Type.TIME:
+        return [time(), time(23, 59, 59, 999_999), time(0, 0, 0, 1)]
+    if kind is Type.INTERVAL:
+        return [timedelta(microseconds=1), timedelta(days=-400), timedelta(days=30_000, microseconds=1), timedelta()]
     return _plain(kind) if kind is Type.BOOLEAN else list(_ODD_DATES)
 
 

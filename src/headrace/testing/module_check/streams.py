@@ -140,6 +140,8 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
         drawn = st.booleans()
     elif kind.is_decimal:
         drawn = st.integers(0, 9).map(lambda n: Decimal(n).scaleb(-kind.scale))
+    elif kind is Type.TIME or kind is Type.INTERVAL:
+        drawn = st.integers(0, 20).map(lambda n: n * 3_600_000_000)
     elif kind is Type.DATE:
         drawn = st.integers(0, 20).map(lambda n: _DAY.date() + timedelta(days=n))
     else:
