@@ -15,6 +15,8 @@ import pytest
 from tests.fixtures.changing_tables import bound, refused
 
 import headrace as hr
+from headrace.sql.outcomes import Words
+from headrace.sql.session import SqlSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +29,7 @@ make_features = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(make_features)
 
 ROWS = [row for rows in make_features.parts().values() for row in rows]
+PLACE = Path(__file__).parents[1] / "fixtures" / "features"
 DAY = datetime(2024, 5, 1, tzinfo=UTC)
 ORDERS = [
     {"id": 1, "customer": 10, "item": "ham", "price": 3.0, "qty": 2},
@@ -80,14 +83,22 @@ def bag(rows: list[Any]) -> Counter[tuple[Any, ...]]:
 
 
 def bind(row: dict[str, Any]) -> hr.Stream:
-    return list(hr.script(row["headrace"], **_inputs()).queries.values())[-1]
+    return list(hr.script(row["headrace"], base=PLACE, **_inputs()).queries.values())[-1]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row["feature"]))
+@pytest.mark.filterwarnings("ignore::headrace.errors.RowsNotUsed")
+@pytest.mark.parametrize("row", [row for row in ROWS if "answer" in row], ids=lambda row: str(row["feature"]))
 def test_a_line_of_headrace_gives_its_answer(row: dict[str, Any]):
     answer = bound(lambda: bind(row), row.get("waits")).cht()
     found = [list(r.values())[2:] for r in answer.to_pylist()]
     assert bag(found) == bag(row["answer"])
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "shows" in row], ids=lambda row: str(row["feature"]))
+def test_a_statement_shows_its_words(row: dict[str, Any]):
+    outcome = SqlSession(_inputs()).execute(row["headrace"])[-1]
+    assert isinstance(outcome, Words)
+    assert [word for word in row["shows"] if word not in outcome.text] == []
 
 
 def test_what_waits_is_refused():

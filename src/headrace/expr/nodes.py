@@ -29,8 +29,8 @@ from headrace.schema import Schema, Type
 from headrace.time import duration, format_duration
 
 __all__ = [
-    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "IntervalValue", "Literal", "Months", "Value",
-    "as_expr", "col", "column_or_value", "lit",
+    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "IntervalValue", "Literal", "Months",
+    "Value", "as_expr", "col", "column_or_value", "lit",
 ]  # fmt: skip
 
 _INFIX = {

@@ -151,10 +151,13 @@ class ViewStatements:
 
     def _show_create(self, context: Context, part: s.ShowCreate) -> Outcome:
         catalog = self.catalog
+        kinds = dict.fromkeys(catalog.queries, "query")
         texts = {name: f"QUERY {name} AS\n{text}" for name, text in catalog.queries.items()}
         texts |= {name: to_sql(statement) for name, statement in catalog.aggregates.items()}
         texts |= {name: f"CREATE SCHEMA {name} ({schema})" for name, schema in catalog.schemas.items()}
         texts |= {name: entry.text for name, entry in (*catalog.tables.items(), *catalog.streams.items())}
+        entries = {**catalog.aggregates, **catalog.schemas, **catalog.tables, **catalog.streams}
+        kinds |= {name: catalog.kind_of(entry).lower() for name, entry in entries.items()}
         key = catalog.key(part.name.text, texts)
         if key is None:
             raise context.error(
@@ -163,6 +166,14 @@ class ViewStatements:
                 given=part.name.text,
                 allowed=", ".join(texts) or "(nothing yet)",
                 instead=nearest(part.name.text, texts) or "",
+            )
+        if part.kind not in (None, kinds[key]):
+            raise context.error(
+                part.name,
+                f"{key} is no {part.kind}",
+                given=to_sql(part),
+                allowed=f"its kind, {kinds[key].upper()}, or none",
+                instead=f"SHOW CREATE {kinds[key].upper()} {to_sql(part.name)}",
             )
         return Words(part, f"{texts[key]};" if texts[key] else f"-- {key} comes from Python")
 

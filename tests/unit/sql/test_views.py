@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import duckdb
@@ -201,3 +202,42 @@ def test_differential_materialized_views_have_the_answers_of_duckdb(texts: list[
     finally:
         for name in reversed(VIEWS):
             session.execute(f"DROP MATERIALIZED VIEW {name}")
+
+
+def test_show_create_may_say_the_kind() -> None:
+    session = SqlSession({"points": POINTS})
+    session.execute(BASE + "CREATE SCHEMA row (id LONG); QUERY asked AS SELECT id FROM t")
+    kinds = {
+        "big": "VIEW",
+        "total": "MATERIALIZED VIEW",
+        "t": "TABLE",
+        "row": "SCHEMA",
+        "asked": "QUERY",
+        "points": "STREAM",
+    }
+    for name, kind in kinds.items():
+        plain, full = session.execute(f"SHOW CREATE {name}; SHOW CREATE {kind} {name}")
+        assert isinstance(plain, Words)
+        assert isinstance(full, Words)
+        assert plain.text == full.text
+    with pytest.raises(SqlError, match="big is no table") as caught:
+        session.execute("SHOW CREATE TABLE big")
+    assert caught.value.instead == "SHOW CREATE VIEW big"
+
+
+def test_names_that_nobody_gave_are_not_suggested() -> None:
+    session = SqlSession()
+    session.execute("CREATE TABLE t (id LONG); SELECT id FROM t; SELECT id FROM t")
+    with pytest.raises(SqlError, match="no stream 'x'") as caught:
+        session.execute("SELECT id FROM x")
+    assert caught.value.allowed == "t"
+
+
+def test_the_time_of_a_statement() -> None:
+    before = datetime.now(UTC)
+    [answer] = hr.sql("SELECT now() AS at, current_date AS day, current_date + 1 AS next").cht().to_pylist()
+    assert before <= answer["at"] <= datetime.now(UTC)
+    assert answer["day"] == answer["at"].date()
+    assert answer["next"] == answer["day"] + timedelta(days=1)
+    [row] = hr.sql("SELECT current_date AS day, ts FROM points WHERE ts = 5", points=POINTS).cht().to_pylist()
+    assert row["day"] == date(1970, 1, 1)

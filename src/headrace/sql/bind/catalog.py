@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -265,10 +266,16 @@ class Catalog:
                 name,
                 f"there is no {what} {name.text!r}",
                 given=name.text,
-                allowed=", ".join(entries) or f"(none yet: CREATE {what.partition(',')[0].upper()} …)",
+                allowed=", ".join(_named(entries)) or f"(none yet: CREATE {what.partition(',')[0].upper()} …)",
                 instead=nearest(name.text, entries) or "",
             )
         return entries[key]
+
+
+def _named(entries: Iterable[str]) -> list[str]:
+    """The names that people gave; those that queries got by themselves only if there are no others."""
+    names = list(entries)
+    return [name for name in names if not re.fullmatch(r"query_\d+", name)] or names
 
 
 def _key(among: Mapping[str, Any], name: str) -> str | None:

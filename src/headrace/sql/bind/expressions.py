@@ -143,7 +143,7 @@ class Expressions:
             return bind(self, part)
 
     def _column(self, part: s.Column) -> Expr:
-        return col(self.scope.column(part))
+        return self.scope.value(part)
 
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)

@@ -22,6 +22,7 @@ from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.conditions import columns_of, conjuncts, has_subquery
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
+from headrace.sql.bind.in_time import lasting_to_meet
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.printer import to_sql
@@ -63,14 +64,32 @@ class Joins:
     def joined(self, left: Item, right: Item, join: s.Join) -> Item:
         """Pairs of overlapping events, or what else the kind of join makes of them; one side may be points."""
         if join.kind != "clip" and has_points(left.stream.node) and has_points(right.stream.node):
+            met = self._met_in_time(left, right, join)
+            if met is not None:
+                return replace(met, stream=met.stream.point_at_start())
             source = join.right.stream.text if isinstance(join.right.stream, s.Name) else "(…)"
             raise self.context.error(
                 join,
                 BOTH_INSTANTS,
                 given=to_sql(join),
-                allowed="streams with time windows on both sides, or with lifetimes on one",
+                allowed="streams with time windows on both sides, or with lifetimes on one; "
+                "in an inner join also bounds of both times: a.ts BETWEEN b.ts - 5 min AND b.ts",
                 instead=f"{source} [SIZE 10 ON ts] on both sides, or {source} [RANGE 10 s]",
             )
+        return self._paired(left, right, join)
+
+    def _met_in_time(self, left: Item, right: Item, join: s.Join) -> Item | None:
+        """Pairs of instants that the condition wants within a time of each other; None if it does not say so."""
+        if join.kind not in ("inner", "cross"):
+            return None
+        both = [
+            (item, Expressions(self.context, Scope(self.context, item.relations), item.stream.schema, self.own))
+            for item in (left, right)
+        ]
+        lasting = lasting_to_meet(self.context, join.on, both[0], both[1])
+        return None if lasting is None else self._paired(*lasting, join)
+
+    def _paired(self, left: Item, right: Item, join: s.Join) -> Item:
         join = self._natural(left, right, join)
         if join.kind in _OUTER and not join.using:
             right = _keys_apart(left, right, self._condition(left, right, join).columns)

@@ -7,15 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.errors import nearest
+from headrace.expr import Expr, col
 from headrace.expr.times import Moment
+from headrace.schema import Type
 from headrace.sql.bind.context import Context
 from headrace.sql.elsewhere import name_hint
 from headrace.sql.syntax import Column, Name, Star
 
-__all__ = ["CLOCKS", "MOMENTS", "Relation", "Scope", "visible"]
+__all__ = ["ARRIVED", "CLOCKS", "MOMENTS", "NOTHING", "Relation", "Scope", "visible"]
 
 #: The time at which a row has arrived (rule 8.1), as SQL calls it: columns, and functions without arguments.
-CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp")
+CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp", "current_date")
+#: The column of the plan with the time of arrival.
+ARRIVED = "arrival()"
+#: The column of the one row of a SELECT without FROM.
+NOTHING = "_sql_one"
 #: The times of events and windows, as SQL calls them.
 MOMENTS: Mapping[str, Moment | Literal["arrival"]] = {
     "le": "start",
@@ -90,6 +96,12 @@ class Scope:
             allowed=", ".join(dict.fromkeys(known)) or "(no columns)",
             instead=name_hint(wanted) or close or as_text,
         )
+
+    def value(self, column: Column) -> Expr:
+        """What a column has: of `current_date`, the day of the arrival."""
+        name = self.column(column)
+        day = name == ARRIVED and column.name.text.lower() == "current_date"
+        return col(name).cast(Type.DATE) if day else col(name)
 
     def knows(self, column: Column) -> bool:
         """Whether there is such a column, and only one."""

@@ -19,13 +19,13 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.grouping import once
 from headrace.sql.bind.relations import same_columns
-from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.scope import NOTHING, Scope
 from headrace.sql.bind.stored import held_forever
 from headrace.sql.printer import to_sql
 
 __all__ = ["combined", "one_row", "values", "without_duplicates"]
 
-_ONE = pa.table([pa.nulls(1, pa.bool_())], names=["_sql_one"])  # not of a list: that loads pandas
+_ONE = pa.table([pa.nulls(1, pa.bool_())], names=[NOTHING])  # not of a list: that loads pandas
 
 
 def combined(context: Context, part: s.SetOperation, left: Stream, right: Stream) -> Stream:

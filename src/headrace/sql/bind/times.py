@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from headrace.api.stream import Stream
-from headrace.expr import Expr, col
+from headrace.expr import Expr, col, lit
 from headrace.expr.nodes import Column
 from headrace.expr.times import EventTime, Moment, window_end, window_start
 from headrace.plan.arrival import is_stamped, stamped, starts_at
@@ -22,15 +23,13 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import clock_of, inside
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import CLOCKS, MOMENTS, Relation
+from headrace.sql.bind.scope import ARRIVED, CLOCKS, MOMENTS, NOTHING, Relation
 from headrace.sql.printer import to_sql
 
 __all__ = ["as_times", "event_columns", "joined_columns", "starts", "window_columns", "window_times"]
 
 
 AnyMoment = Moment | Literal["arrival"]
-#: The column of the plan with the time of arrival.
-_ARRIVED = "arrival()"
 
 
 def event_columns(context: Context, part: s.Select, item: Item, *, alone: bool) -> Item:
@@ -127,7 +126,7 @@ def _added(context: Context, stream: Stream, asked: Mapping[str, s.Column]) -> t
         return stream, {}
     found: dict[AnyMoment, str] = {}
     if clock := next((at for name, at in asked.items() if name in CLOCKS), None):
-        stream, found = _with_arrival(context, stream, clock), {"arrival": _ARRIVED}
+        stream, found = _with_arrival(context, stream, clock), {"arrival": ARRIVED}
     moments = [moment for name in asked if (moment := MOMENTS[name]) != "arrival"]
     if not moments:
         return stream, found
@@ -137,7 +136,9 @@ def _added(context: Context, stream: Stream, asked: Mapping[str, s.Column]) -> t
 
 
 def _with_arrival(context: Context, stream: Stream, at: s.Column) -> Stream:
-    """A stream with the time of arrival of each row as a column."""
+    """A stream with the time of arrival of each row as a column; the row of a SELECT without FROM arrives now."""
+    if stream.schema.names == (NOTHING,):
+        return stream.select(NOTHING, **{ARRIVED: lit(datetime.now(UTC))})
     node = stamped(stream.node)
     if not is_stamped(node):
         raise context.error(
@@ -148,4 +149,4 @@ def _with_arrival(context: Context, stream: Stream, at: s.Column) -> Stream:
             instead=f"FROM (SELECT *, {at.name.text} AS arrived FROM source)",
         )
     outputs = tuple((name, col(name)) for name in stream.schema.names)
-    return Stream(Select(node, (*outputs, (_ARRIVED, col(ARRIVAL).cast(Type.DATETIME)))))
+    return Stream(Select(node, (*outputs, (ARRIVED, col(ARRIVAL).cast(Type.DATETIME)))))

@@ -196,6 +196,9 @@ class Builder(QueryBuilder, TableBuilder):
     def show_create(self, at: Span, name: s.Name) -> s.ShowCreate:
         return s.ShowCreate(name, at=at)
 
+    def show_create_kind(self, at: Span, kind: str, name: s.Name) -> s.ShowCreate:
+        return s.ShowCreate(name, kind, at=at)
+
     def describe(self, at: Span, target: s.Name | s.Query) -> s.Describe:
         return s.Describe(target, at=at)
 

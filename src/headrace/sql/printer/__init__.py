@@ -399,7 +399,7 @@ def _(part: s.Show) -> str:
 
 @writes(s.ShowCreate)
 def _(part: s.ShowCreate) -> str:
-    return f"SHOW CREATE {text(part.name)}"
+    return words("SHOW CREATE", (part.kind or "").upper(), text(part.name))
 
 
 @writes(s.Describe)

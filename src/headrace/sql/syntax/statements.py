@@ -233,9 +233,10 @@ class Show(Statement):
 
 @dataclass(frozen=True)
 class ShowCreate(Statement):
-    """`SHOW CREATE name`."""
+    """`SHOW CREATE [VIEW] name`; the kind is in lower case."""
 
     name: Name
+    kind: str | None = None
 
 
 @dataclass(frozen=True)
