@@ -12,6 +12,7 @@ a schema, a list is written as `[1, 2]`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -271,6 +272,8 @@ def _span_cell(text: str, field: Field, row: int) -> Any:
 
 
 def _cell(text: str | None, field: Field, row: int) -> Any:
+    if text is not None and field.type.is_struct:
+        return _struct_cell(text, field, row)
     if text is not None and field.type.is_array:
         return _list_cell(text, field, row)
     if text is None or field.type.is_text:
@@ -285,6 +288,17 @@ def _cell(text: str | None, field: Field, row: int) -> Any:
         return read(text)
     except ValueError as error:
         raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
+
+
+def _struct_cell(text: str, field: Field, row: int) -> Any:
+    """A struct as JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed='{"a": 1}')
+    return value
 
 
 def _list_cell(text: str, field: Field, row: int) -> list[Any]:

@@ -224,9 +224,11 @@ class Type:
         if pa.types.is_dictionary(arrow):
             return cls.from_arrow(arrow.value_type)
         if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
-            element = cls.from_arrow(arrow.value_type)
-            if not element.is_nested:
-                return element.array
+            return cls.from_arrow(arrow.value_type).array
+        if pa.types.is_struct(arrow) and arrow.num_fields:
+            return cls.STRUCT(
+                (arrow.field(i).name, cls.from_arrow(arrow.field(i).type)) for i in range(arrow.num_fields)
+            )
         if pa.types.is_decimal(arrow) and max(arrow.precision - min(arrow.scale, 0), arrow.scale) <= DIGITS:
             return cls.DECIMAL(max(arrow.precision - min(arrow.scale, 0), arrow.scale), max(arrow.scale, 0))
         for test, found in _FROM_ARROW:
@@ -263,7 +265,7 @@ Type.PLAIN = tuple(_interned(name, name) for name in _NAMES)
 ) = Type.PLAIN  # fmt: skip
 
 #: The types that columns have, for messages.
-ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), and ARRAY<type> of these"
+ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), ARRAY<type>, STRUCT<name type, …>"
 _INTEGERS = frozenset((Type.BYTE, Type.SHORT, Type.INT, Type.LONG))
 _PRECISION = {Type.BYTE: 3, Type.SHORT: 5, Type.INT: 10, Type.LONG: 19}
 _ARROW = {

@@ -84,7 +84,7 @@ def _separator(value: Any) -> str:
 
 
 def _of_any(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
-    return Aggregation("single values, not lists", lambda kind: not kind.is_array, gives, parameters)
+    return Aggregation("single values, not lists or structs", lambda kind: not kind.is_nested, gives, parameters)
 
 
 def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:

@@ -157,6 +157,10 @@ def _array_contains(_: Bound, a: Node, value: Node) -> Node:
     return when(op(exp.Is, a, exp.null()), exp.null(), found, exp.true(), unknown, exp.null(), exp.false())
 
 
+def _struct(bound: Bound, *parts: Node) -> Node:
+    return exp.Cast(this=fn("row", *parts[:-1]), to=exp.DataType.build(bound.type.duckdb, dialect="duckdb"))
+
+
 class DuckDBPrinter(Printer):
     """Prints DuckDB SQL, for a connection in UTC."""
 
@@ -192,6 +196,8 @@ class DuckDBPrinter(Printer):
         "ends_with": plain("ends_with"),
         "rlike": _rlike,
         "array": plain("list_value"),
+        "struct": _struct,
+        "field": plain("struct_extract"),
         "cardinality": _as_int("len"),
         "element_at": _element_at,
         "array_contains": _array_contains,

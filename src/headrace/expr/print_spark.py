@@ -133,6 +133,17 @@ def _array_contains(_: Bound, a: Node, value: Node) -> Node:
     return when(op(exp.EQ, fn("size", a), number(0)), exp.false(), fn("array_contains", a, value))
 
 
+def _struct(bound: Bound, *parts: Node) -> Node:
+    names = (name for name, _ in bound.type.fields)
+    return fn(
+        "named_struct", *(one for name, part in zip(names, parts[:-1], strict=True) for one in (text(name), part))
+    )
+
+
+def _field_name(bound: Bound) -> Node:
+    return exp.to_identifier(bound.args[1].text, quoted=True)
+
+
 class SparkPrinter(Printer):
     """Prints Spark SQL, for a session in UTC."""
 
@@ -168,6 +179,8 @@ class SparkPrinter(Printer):
         "ends_with": plain("endswith"),
         "rlike": _rlike,
         "array": plain("array"),
+        "struct": _struct,
+        "field": lambda bound, a, _: exp.Dot(this=exp.Paren(this=a), expression=_field_name(bound)),
         "cardinality": _cardinality,
         "element_at": _element_at,
         "array_contains": _array_contains,

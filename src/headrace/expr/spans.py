@@ -115,7 +115,9 @@ def _part(name: str, kind: Type, ticks: Expr) -> Expr | None:
 
 
 def cast_by_ticks(value: Expr, source: Type, target: Type) -> Expr | None:
-    """A cast that goes by ticks; None for those that engines know."""
+    """A cast that goes by ticks, or by the fields of a struct; None for those that engines know."""
+    if source.is_struct and target.is_struct:
+        return _by_fields(value, source, target)
     if source is Type.DATETIME and target is Type.TIME:
         return _within_day(value.cast(Type.LONG)).cast(Type.TIME)
     if source in SPANS and (target.is_text or target in SPANS):
@@ -128,6 +130,13 @@ def cast_by_ticks(value: Expr, source: Type, target: Type) -> Expr | None:
         if source.is_integer and target in SPANS and source is not Type.LONG
         else None
     )
+
+
+def _by_fields(value: Expr, source: Type, target: Type) -> Expr:
+    pairs = zip(source.fields, target.fields, strict=True)
+    parts = [value.field(name).cast(kind) for (name, _), (_, kind) in pairs]
+    names = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name, _ in target.fields)
+    return value.is_not_null()._case(parts[0]._call("struct", *parts[1:], names), None)
 
 
 def _text(ticks: Expr, *, signed: bool) -> Expr:

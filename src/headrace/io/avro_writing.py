@@ -57,6 +57,11 @@ def _own_type(kind: Type) -> Any:
         return {"type": "array", "items": ["null", _own_type(kind.element)]}
     if kind.is_decimal:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if kind.is_struct:
+        raise SchemaError(
+            "Avro is written without structs", given=kind.value, allowed="columns of one value, and lists of them",
+            instead="select the fields as columns, or write JSON",
+        )  # fmt: skip
     return _OWN_TYPES[kind]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.columnar import Lists
+from headrace.columnar import Lists, struct_of, struct_parts
 from headrace.errors import SchemaError, TimeError
 from headrace.io.converted import ConvertedColumn, Mask
 from headrace.io.decimals import to_decimals
@@ -69,6 +69,8 @@ def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn
     """`values` as the field's type."""
     if field.type.is_array:
         return _from_lists(values, field)
+    if field.type.is_struct:
+        return _from_structs(values, field)
     if field.type is Type.DATE:
         return _dates(_plain(values), field)
     if field.type.is_decimal:
@@ -110,6 +112,20 @@ def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedCo
     faults = np.r_[0, np.cumsum(inner.bad)]
     bad = faults[lists.offsets[1:]] > faults[lists.offsets[:-1]]
     return ConvertedColumn(_without(lists_of_type, bad), bad)
+
+
+def _from_structs(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
+    """Structs by their fields, found by name; one that a file lacks is null."""
+    if pa.types.is_null(values.type):
+        return ConvertedColumn(pa.nulls(len(values), field.type.arrow))
+    given = {values.type.field(i).name: part for i, part in enumerate(struct_parts(values))}
+    missing = pa.nulls(len(values))
+    parts = [convert(given.get(name, missing), Field(name, kind)) for name, kind in field.type.fields]
+    bad = None
+    for part in parts:
+        bad = _or_bad(bad, part.bad)
+    structs = struct_of(field.type.arrow, [_one_array(part.values) for part in parts], values)
+    return ConvertedColumn(structs if bad is None else _without(structs, bad), bad)
 
 
 def _dates(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
@@ -192,7 +208,9 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     types = pa.types
     if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
         return field.type.is_array and _convertible(arrow.value_type, Field(field.name, field.type.element))
-    if field.type.is_array:
+    if types.is_struct(arrow):
+        return field.type.is_struct and _convertible_fields(arrow, field.type)
+    if field.type.is_nested:
         return bool(types.is_null(arrow))
     number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
     if types.is_null(arrow):
@@ -211,6 +229,11 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     if field.type is Type.DATETIME:
         return bool(time or types.is_integer(arrow))
     return bool(number or (is_tick(field) and time))
+
+
+def _convertible_fields(arrow: pa.DataType, kind: Type) -> bool:
+    given = {arrow.field(i).name: arrow.field(i).type for i in range(arrow.num_fields)}
+    return all(name not in given or _convertible(given[name], Field(name, part)) for name, part in kind.fields)
 
 
 def _is_text(arrow: pa.DataType) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.columnar import Lists
+from headrace.columnar import Lists, struct_parts
 from headrace.errors import BadRow, SchemaError
 from headrace.expr.arrow.decimals import to_texts
 from headrace.io.decoded import DecodedBlock
@@ -128,6 +128,10 @@ def _json(values: pa.Array) -> pa.Array:
         lists = Lists.of(values)
         inside = pc.binary_join(lists.with_elements(_json(lists.elements)), ", ")
         return _or_null(pc.binary_join_element_wise("[", inside, "]", ""))
+    if pa.types.is_struct(values.type):
+        names = [values.type.field(place).name for place in range(values.type.num_fields)]
+        inside = json_objects(pa.RecordBatch.from_arrays(struct_parts(values), names))
+        return pc.if_else(pc.is_null(values), "null", inside)
     if pa.types.is_timestamp(values.type):
         return _or_null(pc.binary_join_element_wise('"', iso_texts(values), '"', ""))
     if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
@@ -171,7 +175,9 @@ def csv_lines(batch: pa.RecordBatch, delimiter: str) -> pa.Array:
 def _csv_fields(values: pa.Array, name: str, delimiter: str) -> pa.Array:
     if pa.types.is_nested(values.type):
         raise SchemaError(
-            f"column {name!r} is a list, and CSV has none", given=str(values.type), allowed="a format with lists: json"
+            f"column {name!r} is a list or a struct, and CSV has none",
+            given=str(values.type),
+            allowed="a format with lists: json",
         )
     texts = plain_texts(values)
     if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type):

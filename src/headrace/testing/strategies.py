@@ -91,9 +91,17 @@ def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
 
 def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
     """Values of a column: few distinct ones, null among them; `odd` adds extremes, NaN and text beyond ASCII."""
+    if type.element.is_nested:
+        inner = values(type.element, odd=odd) if type.is_array else structs(type, odd=odd)
+        return st.none() | (st.lists(inner, max_size=3) if type.is_array else inner)
     plain, strange = _decimals(type.element) if type.element.is_decimal else _VALUES[type.element]
     element = st.sampled_from((*plain, *strange) if odd else plain)
     return st.none() | st.lists(element, max_size=3) if type.is_array else element
+
+
+def structs(type: Type, *, odd: bool) -> st.SearchStrategy[Any]:
+    """Structs of values of their fields."""
+    return st.fixed_dictionaries({name: values(kind, odd=odd) for name, kind in type.fields})
 
 
 def _decimals(kind: Type) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

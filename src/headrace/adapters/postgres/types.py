@@ -58,7 +58,7 @@ def writable(kind: Type, column: ColumnInfo) -> bool:
     """Whether values of a type may go to a column of a table."""
     if kind.element.is_decimal:
         return column.type == ("_numeric" if kind.is_array else "numeric")
-    return column.type in _WRITABLE[kind] or (column.is_enum and kind.is_text)
+    return column.type in _WRITABLE.get(kind, ()) or (column.is_enum and kind.is_text)
 
 
 def created(kind: Type) -> str:

@@ -23,6 +23,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
+from headrace.sql.bind.structs import field_of, made_struct
 from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of, typed_value
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
@@ -143,7 +144,11 @@ class Expressions:
             return bind(self, part)
 
     def _column(self, part: s.Column) -> Expr:
-        return self.scope.value(part)
+        struct = self.scope.struct(part)
+        return self.scope.value(part) if struct is None else field_of(self, self._column(struct), part.name)
+
+    def _field(self, part: s.Field) -> Expr:
+        return field_of(self, self._bind(part.value), part.name)
 
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)
@@ -364,6 +369,8 @@ class Expressions:
             return self._conditional(part, name)
         if name in ("hash", "uniform"):
             return self._hashed(part, name)
+        if name in ("row", "struct_pack"):
+            return made_struct(self, part, name)
         if name in EXPANDED:
             return self._expanded(part, EXPANDED[name])
         arguments = tuple(self._bind(argument) for argument in part.arguments)
@@ -482,6 +489,7 @@ class Expressions:
         s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
         s.Element: _element,
+        s.Field: _field,
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

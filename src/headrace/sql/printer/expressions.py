@@ -155,6 +155,11 @@ def _(part: s.Column) -> str:
     return written_name(part.name) if part.stream is None else f"{written_name(part.stream)}.{written_name(part.name)}"
 
 
+@writes(s.Field)
+def _(part: s.Field) -> str:
+    return f"({text(part.value)}).{written_name(part.name)}"
+
+
 @writes(s.Star)
 def _(part: s.Star) -> str:
     return "*" if part.stream is None else f"{written_name(part.stream)}.*"

@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "Field",
     "FrameBound", "In", "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "NamedWindow", "Number", "OrderKey",
     "Over", "Star", "Text", "TypedText", "Unary", "Value",
 ]  # fmt: skip
@@ -158,6 +158,14 @@ class Element(Expression):
 
     value: Expression
     place: Expression
+
+
+@dataclass(frozen=True)
+class Field(Expression):
+    """`(s).a`, `t.s.a`: a field of a struct. `s.a` is a `Column`, until it is known that `s` is a column."""
+
+    value: Expression
+    name: Name
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.expr.signatures import struct_names
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
@@ -27,8 +28,8 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
         return s.In(arguments[0], tuple(arguments[1:]))
     if function in ("is_null", "is_not_null"):
         return s.IsNull(arguments[0], negated=function == "is_not_null")
-    if function == "element_at":
-        return s.Element(*arguments)
+    if function in ("struct", "field", "element_at"):
+        return _nested(function, arguments)
     if function == "is_json":
         return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
     if function in ("like", "rlike"):
@@ -36,3 +37,15 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     if function == "shift_time":
         raise NotInSql(function)
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
+
+
+def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
+    """An element of a list, a struct, or a field of one; names are the last argument."""
+    if function == "element_at":
+        return s.Element(*arguments)
+    names = arguments[-1]
+    assert isinstance(names, s.Text)
+    if function == "field":
+        return s.Field(arguments[0], s.Name(names.value))
+    fields = zip(struct_names(names.value), arguments[:-1], strict=True)
+    return s.Call((s.Name("struct_pack"),), named=tuple(s.Named(s.Name(name), value) for name, value in fields))

@@ -49,6 +49,8 @@ def sample_rows(schema: Schema, start: int, count: int, sample: pa.Table | None 
 def _value(kind: Type, number: int) -> Any:
     if kind.is_array:
         return None if number % 7 == 3 else [_value(kind.element, number + i) for i in range(number % 3)]
+    if kind.is_struct:
+        return None if number % 7 == 3 else {name: _value(part, number) for name, part in kind.fields}
     if kind.is_decimal:
         return None if number % 7 == 3 else Decimal(number % 10**kind.precision).scaleb(-kind.scale)
     odd = _ODD[kind]

@@ -99,7 +99,17 @@ def _held(values: Sequence[Any], kind: Type) -> list[Any]:
     return [value.astimezone(UTC) if isinstance(value, datetime) else value for value in found]
 
 
+def _parts(kind: Type, scalars: Callable[[Type], list[Any]]) -> list[Any]:
+    """Lists and structs of such values of their parts."""
+    if kind.is_array:
+        return [[], *([value] for value in scalars(kind.element))]
+    some = {name: scalars(part) for name, part in kind.fields}
+    return [{name: values[k % len(values)] for name, values in some.items()} for k in range(_MANY)]
+
+
 def _plain(kind: Type) -> list[Any]:
+    if kind.is_nested:
+        return _parts(kind, _plain)
     if kind.is_integer:
         return list(_WHOLE)
     if kind.is_floating:
@@ -120,6 +130,8 @@ def _plain(kind: Type) -> list[Any]:
 
 
 def _extreme(kind: Type) -> list[Any]:
+    if kind.is_nested:
+        return _parts(kind, _extreme)
     if kind.is_integer:
         most = 2 ** (kind.arrow.bit_width - 1) - 1
         return [most, -most - 1, most - 1, -most, *([2**53 + 1, -(2**53) - 1] if kind is Type.LONG else [])]

@@ -128,6 +128,8 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
     """Values of a type; `odd` adds NaN, infinities and extremes, `nulls` adds null."""
     if kind.is_array:
         drawn: st.SearchStrategy[Any] = st.lists(values(kind.element, odd=odd, nulls=nulls), max_size=3)
+    elif kind.is_struct:
+        drawn = st.fixed_dictionaries({name: values(part, odd=odd, nulls=nulls) for name, part in kind.fields})
     elif kind.is_integer:
         most = 2 ** (kind.arrow.bit_width - 1) - 1
         drawn = st.integers(-20, 20) | (st.sampled_from((most, -most - 1)) if odd else st.nothing())
