@@ -15,7 +15,7 @@ from benchmarks.measure import Section, show
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
     "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth",
-    "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
+    "relations", "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
 )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         "--share",
         type=float,
         default=1.0,
-        help="nexmark, kernels: so many times as many events; growth: sizes grow so much",
+        help="nexmark, kernels: so many times as many events; growth, relations: sizes grow so much",
     )
     parser.add_argument("--events", type=int, default=10_000_000, help="scale: how many events")
     parser.add_argument("--queries", nargs="+", help="nexmark, kernels, scale: which queries; all without it")

@@ -15,6 +15,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any, ClassVar
 
+from headrace.api.ranking import unmerged
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
@@ -149,6 +150,9 @@ class Unbinder:
     def _select(self, node: p.Select) -> s.Query:
         where = node.input if isinstance(node.input, p.Where) else None
         times = where.input if where is not None else node.input
+        top = unmerged(node)
+        if top is not None:
+            return self._top(top, merged=True)
         if isinstance(times, p.EventTimes) and times not in self.names:
             return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
@@ -203,11 +207,14 @@ class Unbinder:
         source = self.item(node.input, self._window(node))
         return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
 
-    def _top(self, node: p.Top) -> s.Query:
+    def _top(self, node: p.Top, *, merged: bool = False) -> s.Query:
         if node.distinct or node.places:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
+        if merged:
+            limit = s.Limit(node.k, self._columns(node), node.skip)
+            return s.Query(_everything(self.item(node.input), order=order, limit=limit))
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)), node.skip)
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
