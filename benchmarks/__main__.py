@@ -14,7 +14,7 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session, and services
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
-    "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth",
+    "services", "throughput", "kernels", "reading", "live", "objects", "lake", "nexmark", "store", "memory", "growth",
     "relations", "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
 )  # fmt: skip
 
@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="how often those that are compared take turns")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--files", type=int, default=12, help="throughput: how many files; a batch has two")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="throughput, reading: events in a file")
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="throughput, reading: events in a file; lake: rows of a batch"
+    )
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
     parser.add_argument("--lasting", type=int, default=2000, help="live: batches of 100 events, for memory and files")
     parser.add_argument(

@@ -125,8 +125,8 @@ def _numbers(values: NDArray[np.int64], missing: NDArray[np.bool_], slot: AvroSl
         return pa.array(values.astype(np.bool_), mask=missing)
     whole = pa.array(values, pa.int64(), mask=missing)
     if wanted.type is Type.TIME:
-        unit = _CLOCKS.get(_logical(slot.type), 0)
-        return pc.multiply(whole, unit).cast(Type.TIME.arrow) if unit else whole
+        size = _CLOCKS.get(_logical(slot.type), 0)
+        return pc.multiply(whole, size).cast(Type.TIME.arrow) if size else whole
     if wanted.type not in (Type.DATETIME, Type.DATE) and not is_tick(wanted):
         return whole
     if slot.op == machine.INT and _logical(slot.type) in _DATES:

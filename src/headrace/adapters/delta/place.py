@@ -110,5 +110,5 @@ def _translated(
 ) -> SourceError | SinkError | Unavailable:
     text = without_secrets(str(error)).strip()
     if _AWAY.search(text):
-        return Unavailable(f"{what}: the store does not answer: {text.splitlines()[0]}", given=shown)
+        return Unavailable(f"{what}: the store does not answer: {' '.join(text.split())[:200]}", given=shown)
     return kind(f"{what}: {text}", given=shown)
