@@ -35,7 +35,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.calls import called
+from headrace.sql.unbind.calls import called, literal
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
@@ -332,7 +332,7 @@ class Unbinder:
         if isinstance(expr, (engine.Duration, engine.IntervalValue, engine.Months)):
             return _length(expr)
         if isinstance(expr, engine.Literal):
-            return _literal(expr.value)
+            return literal(expr.value)
         if isinstance(expr, engine.Cast):
             return s.Cast(self.expression(expr.child), _name(expr.to.value))
         if isinstance(expr, engine.Case):
@@ -349,7 +349,7 @@ class Unbinder:
         if isinstance(expr, AggregateCall):
             function = "string_agg" if expr.function == "concat" else expr.function
             argument = s.Star() if expr.argument is None else self.expression(expr.argument)
-            return s.Call((_name(function),), (argument, *map(_literal, expr.parameters)), over=self.frame)
+            return s.Call((_name(function),), (argument, *map(literal, expr.parameters)), over=self.frame)
         of_match = navigated(expr, self.expression)
         if of_match is not None:
             return of_match
@@ -474,28 +474,3 @@ def _ticking(window: WindowKind) -> dict[str, Any]:
     if not isinstance(window, Slides) or window.tick == "tuple":
         return {}
     return {"tick": window.tick, "tick_by": None if window.batch is None else _column(window.batch)}
-
-
-def _literal(value: Any) -> s.Expression:
-    if value is None or isinstance(value, bool):
-        return s.Value(value)
-    if isinstance(value, str):
-        if "\0" in value:
-            raise NotInSql(repr(value))
-        return s.Text(value)
-    if isinstance(value, datetime):
-        return s.DateTime(value.replace(tzinfo=None).isoformat())
-    if isinstance(value, (date, time)):
-        return s.TypedText("DATE" if isinstance(value, date) else "TIME", str(value))
-    if isinstance(value, Decimal):
-        return s.TypedText("DECIMAL", f"{value:f}")
-    if isinstance(value, float) and not math.isfinite(value):
-        return _not_finite(value)
-    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
-    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
-
-
-def _not_finite(value: float) -> s.Expression:
-    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
-    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
-    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity
