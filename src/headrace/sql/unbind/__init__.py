@@ -7,11 +7,9 @@ dialect has no words for raises `NotInSql`; a node that is neither said nor list
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, ClassVar
 
