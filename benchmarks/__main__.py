@@ -14,8 +14,8 @@ from benchmarks.measure import Section, show
 #: Each is a module here with `measure(root, options)`. Loaded when it runs: growth needs no Spark session, and services
 #: needs one with more jars, so it is the first.
 BENCHMARKS = (
-    "services", "throughput", "kernels", "reading", "live", "objects", "nexmark", "store", "memory", "growth",
-    "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
+    "services", "throughput", "kernels", "reading", "live", "objects", "lake", "nexmark", "store", "memory", "growth",
+    "relations", "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
 )  # fmt: skip
 
 
@@ -26,14 +26,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="how often those that are compared take turns")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--files", type=int, default=12, help="throughput: how many files; a batch has two")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="throughput, reading: events in a file")
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="throughput, reading: events in a file; lake: rows of a batch"
+    )
     parser.add_argument("--small", type=int, default=40, help="throughput: batches of 1000 events for the latency")
     parser.add_argument("--lasting", type=int, default=2000, help="live: batches of 100 events, for memory and files")
     parser.add_argument(
         "--share",
         type=float,
         default=1.0,
-        help="nexmark, kernels: so many times as many events; growth: sizes grow so much",
+        help="nexmark, kernels: so many times as many events; growth, relations: sizes grow so much",
     )
     parser.add_argument("--events", type=int, default=10_000_000, help="scale: how many events")
     parser.add_argument("--queries", nargs="+", help="nexmark, kernels, scale: which queries; all without it")

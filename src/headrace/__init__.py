@@ -29,6 +29,7 @@ from headrace.api.inputs import (
     read_source,
 )
 from headrace.api.keyed_changes import read_changes
+from headrace.api.lake import delta_lake, delta_table, read_delta
 from headrace.api.materialized import MaterializedView, materialized
 from headrace.api.outputs import console, files, foreach_batch, memory, sink
 from headrace.api.recurse import recurse
@@ -144,6 +145,8 @@ __all__ = [
     "count_by_end",
     "count_by_start",
     "delta",
+    "delta_lake",
+    "delta_table",
     "distinct_count",
     "edge",
     "end",
@@ -191,6 +194,7 @@ __all__ = [
     "quantile",
     "read_changes",
     "read_csv",
+    "read_delta",
     "read_events",
     "read_host",
     "read_json",

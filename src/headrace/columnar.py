@@ -241,7 +241,7 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
 
 
 def marks(table: pa.Table) -> UInt64s:
-    """A number for each row, equal for equal rows of this table and hardly ever for others, unless nested values differ.
+    """A number for each row, equal for equal rows of this table and hardly ever for others, unless nested ones differ.
 
     Values are multiplied by odd constants and added up. They mean nothing outside this table.
     """

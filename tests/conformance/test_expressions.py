@@ -30,6 +30,7 @@ from headrace.expr import (
     if_else,
     least,
     lit,
+    struct,
     when,
 )
 from headrace.expr.formats import formatted, parsed
@@ -128,6 +129,10 @@ b, h, i, i2, m, m2, f, f2, d, d2, p, p2, s, s2, n, w, t, t2 = map(
 )
 e, e2, g, g2, y, y2 = map(col, ("e", "e2", "g", "g2", "y", "y2"))
 c, c2, v, v2, u = map(col, ("c", "c2", "v", "v2", "u"))
+
+
+#: The type of `struct(a=i, b=s, c=d)` with other names, and a wider number.
+WIDER = Type('STRUCT<x LONG, "y z" STRING, c DOUBLE>')
 
 
 def nasty_table() -> pa.Table:
@@ -325,6 +330,14 @@ def arrays() -> Iterator[Expr]:
     yield from (when(p).then(i).otherwise(array(i, i2).cardinality()), array(None).cardinality())
 
 
+def structs() -> Iterator[Expr]:
+    one, other = struct(a=i, b=s, c=d), struct(a=i2, b=s2, c=d2)
+    yield from (one, one == other, one != other, one.field("b"), one.field("c"), one.is_null(), one.cast(WIDER))
+    yield from (if_else(p, one, other), if_else(p, one, lit(None)).field("a"), one.isin(other, None))
+    yield from (array(one, other).element_at(2).field("a"), struct(x=one, y=array(i)).field("x").field("a"))
+    yield from (struct(x=one, y=c) == struct(x=other, y=c2), coalesce(if_else(p, one, lit(None)), other))
+
+
 def casts() -> Iterator[Expr]:
     numbers = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN)
     yield from (x.cast(to) for x in (b, h, i, m, f, d, p, n) for to in numbers)
@@ -415,6 +428,7 @@ MATRIX = [
     *spans(),
     *composed(),
     *arrays(),
+    *structs(),
 ]
 
 
@@ -438,6 +452,8 @@ def disagreements(expected: pa.Table, actual: pa.Table) -> list[str]:
 
 
 def plain(column: pa.ChunkedArray) -> list[object]:
+    if pa.types.is_struct(column.type):
+        return list(map(repr, column.combine_chunks().to_pylist()))
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 

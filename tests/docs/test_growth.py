@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from benchmarks.growth_lines import DIMENSIONS, EXPLAINED, LINES, Line, Setting
 from benchmarks.growth_table import Growth, growth_of, note, stream_of, table_of
+from benchmarks.relations import BATCHES, QUERIES, milliseconds
+from benchmarks.relations import table_of as relation_of
 
 PAGE = Path("docs/growth.md")
+#: Relations of 20 times as many rows: a batch that read them all would take about so many times as long.
+FEW, MANY, MOST = 2_000, 40_000, 4
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
@@ -43,3 +47,11 @@ def test_the_page_has_every_line_and_every_reason():
             assert f"| {line.name} | {DIMENSIONS[dimension].what} |" in page
     assert "not explained" not in page
     assert table_of([]).splitlines()[0] in page
+
+
+@pytest.mark.parametrize("name", ["grouped sum, count", "grouped min, max", "left join", "DISTINCT"])
+def test_a_batch_costs_its_changes_and_not_the_relation(name: str):
+    def least(rows: int) -> float:
+        return min(milliseconds(QUERIES[name], relation_of(rows))[-BATCHES:])
+
+    assert least(MANY) < MOST * least(FEW)

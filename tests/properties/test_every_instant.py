@@ -122,6 +122,7 @@ def test_differential_many_changes_of_a_batch_a_few_at_a_time(stream: hr.Stream,
         windows = stream.group_by(*keys).window(hr.snapshot())
         differential_reference(windows.aggregate(least=hr.min("i"), most=hr.max("x")).node, buckets=n)
         differential_reference(windows.top(2, by="i").node, buckets=n)
+        differential_reference(stream.group_by(*keys).top(2, by="i").node, buckets=n)
 
 
 # --- ranks, and aggregates beside each event ------------------------------------------------------------------------

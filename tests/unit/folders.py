@@ -55,7 +55,7 @@ FOLDERS = (
     Folder(("io",), "sources, ingress, sinks and their encodings, the generator", ignores=("segments", "trace")),
     Folder(
         ("adapters",),
-        "the base classes of adapters for users; Kafka and PostgreSQL",
+        "the base classes of adapters for users; Delta tables, Kafka and PostgreSQL",
         ignores=("segments", "trace", "store", "changes"),
     ),
     Folder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,10 +21,12 @@ from headrace.plan.nodes import Source
 from headrace.schema import Schema
 from headrace.testing import Violation, intent, traits
 from headrace.testing.generators.stories import Promise
+from headrace.testing.generators.traits import Traits
 from headrace.testing.intents import KINDS, read_intent
 from headrace.testing.verify import VerificationReport, verify_cases, verify_intent, verify_node
 from headrace.testing.verify.campaign import default_cases, try_case
-from headrace.testing.verify.checks import CHECKS
+from headrace.testing.verify.checks import CHECKS, Trial
+from headrace.testing.verify.own_query import own_cases
 from headrace.testing.verify.pool import run_shares, shares_of_intents
 from headrace.testing.verify.tables import coverage, operators
 
@@ -217,3 +220,19 @@ def test_a_failure_says_how_to_repeat_it(failed: VerificationReport):
     text = str(failed.failures[0])
     asked = str(intent.aggregate(window="session", function="count"))
     assert f"headrace verify --intent {asked!r} --case {failed.failures[0].case}" in text
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "number"),
+    [(hr.point("ts", unit="ms"), 1), (hr.edge(col("ts") * 10, "k"), 3)],
+    ids=["an instant of dates", "samples"],
+)
+def test_a_lifetime_may_be_computed_from_columns(tmp_path: Path, lifetime: Any, number: int):
+    """The answer of a query of dates has dates, also moved ones; samples have the times that are generated."""
+    (tmp_path / "a.csv").write_text("k,ts,d\na,1,2\n")
+    rows = hr.read_csv(str(tmp_path / "a.csv"), schema="k STRING, ts LONG, d LONG", lifetime=lifetime)
+    query = rows.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count())
+    case = next(islice(own_cases(query.node, Traits(), 3), number, None))
+    with Trial(case, DuckDBHistory()) as trial:
+        for check in ("output", "history", "times"):
+            CHECKS[check](trial)

@@ -21,7 +21,6 @@ QUERIES = {name: text.strip() for name, text in zip(_SECTIONS[::2], _SECTIONS[1:
 KEYS = {"customers": ["cid"], "products": ["pid"], "orders": ["oid"], "items": ["iorder", "ipos"], "payments": ["yid"]}
 #: What the dialect lacks, and the queries that wait for it.
 MISSING = {
-    "a running answer over rows that last": ["the order before", "a running total", "a moving sum"],
     "ROLLUP": ["sums of several kinds"],
     "LATERAL": ["the dearest item of each order, by LATERAL"],
     "DISTINCT ON": ["one of each, by DISTINCT ON"],

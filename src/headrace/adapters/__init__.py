@@ -1,6 +1,7 @@
 """Adapters to the places where events live: the base classes for adapters of your own, and ours.
 
 registry.py  sources and sinks of installed packages, by name
+delta/       Delta tables, as sinks, and their versions as a source
 kafka/       topics of Kafka, as sources and sinks
 postgres/    PostgreSQL: changes of tables as a source, tables as sinks
 

@@ -33,10 +33,15 @@ _BASES: Mapping[Kind, type[SourceAdapter | SinkAdapter]] = {"source": SourceAdap
 _READ_SOURCE = frozenset({"adapter", "bad_rows", "lifetime", "progress", "schema"})
 _OWN: Mapping[Kind, Mapping[str, str]] = {
     "source": {
+        "delta": "headrace.adapters.delta:DeltaSource",
         "kafka": "headrace.adapters.kafka:KafkaSource",
         "postgres": "headrace.adapters.postgres:PostgresChanges",
     },
-    "sink": {"kafka": "headrace.adapters.kafka:KafkaSink", "postgres": "headrace.adapters.postgres:PostgresSink"},
+    "sink": {
+        "delta": "headrace.adapters.delta:DeltaSink",
+        "kafka": "headrace.adapters.kafka:KafkaSink",
+        "postgres": "headrace.adapters.postgres:PostgresSink",
+    },
 }
 _OFFERED: Mapping[Kind, EntryPoints] = {
     kind: EntryPoints(

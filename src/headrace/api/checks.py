@@ -220,8 +220,8 @@ def checked_sinks(sinks: Mapping[str, Any], streams: Mapping[str, Node]) -> dict
 
 
 _SINKS = (
-    "hr.console(...), hr.files(...), hr.memory(...), hr.foreach_batch(...), hr.kafka(...), hr.postgres(...), "
-    "hr.sink(...)"
+    "hr.console(...), hr.files(...), hr.memory(...), hr.foreach_batch(...), hr.delta_lake(...), hr.kafka(...), "
+    "hr.postgres(...), hr.sink(...)"
 )
 
 

@@ -17,7 +17,7 @@ from headrace.api.checks import (
 from headrace.api.each import check_one_window, with_answers
 from headrace.api.every_instant import aggregate_node
 from headrace.api.pattern import match_node
-from headrace.api.ranking import distinct_rows, ranked_node, top_node, without_stamps
+from headrace.api.ranking import distinct_rows, first_rows, ranked_node, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.display.words import clipped
@@ -229,8 +229,13 @@ class Grouped(Hinting):
         descending: bool | Sequence[bool] = True,
         skip: int = 0,
     ) -> Stream:
-        """At every instant, the first k of each group's events alive, ordered by `by`; `skip` leaves out some first."""
-        return self.window(Snapshot()).top(k, by, descending=descending, skip=skip)
+        """At every instant, the first k of each group's events alive, ordered by `by`; `skip` leaves out some first.
+
+        An event is one answer for as long as it is among them.
+        """
+        order = columns_or_exprs(by, "top", "top(3, by='price')")
+        how: dict[str, Any] = {"k": k, "by": order, "descending": descending, "skip": skip}
+        return _stream_of(self, without_stamps(first_rows(self.stream.node, self.keys, PLAIN_POLICY, **how)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -396,7 +396,7 @@ def stream_of(
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
     _check_lifetime(origin, lifetime, columns)
     lifetime = at_midnights(lifetime, columns)
-    _refuse_reserved(columns, lifetime)
+    _refuse_reserved(columns, lifetime, isinstance(origin, AdapterRead))
     if not len(columns.payload):
         raise PlanError(
             "a stream needs at least one payload column",
@@ -437,7 +437,7 @@ def _table_of(source: Source, lifetime: Changed, order: tuple[str, ...]) -> Stre
     return Stream(EdgeLifetimes(source, lifetime.key, lifetime.closes, order=order, hides=hides))
 
 
-def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
+def _refuse_reserved(columns: Schema, lifetime: Lifetime, of_adapter: bool) -> None:
     """Refuse columns with the names of parts of an event, except those that the lifetime is read from."""
     if isinstance(lifetime, Physical):
         return
@@ -445,11 +445,12 @@ def _refuse_reserved(columns: Schema, lifetime: Lifetime) -> None:
     own = {name for name, expr in (("le", start), ("re", end)) if expr is not None and str(expr) == str(col(name))}
     for name in columns.names:
         if name.startswith("__") or (name in RESERVED and name not in own):
+            rename = f"rename={{{name!r}: {(name.strip('_') or 'column') + '_'!r}}}"
             raise SchemaError(
                 f"a payload column may not be named {name!r}: every event has a part of that name",
                 given=str(columns),
                 allowed=f"any name but {', '.join(RESERVED)} and those that begin with '__'",
-                instead=f"rename={{{name!r}: {(name.strip('_') or 'column') + '_'!r}}}",
+                instead=f"only other columns: {', '.join(map(str, columns.payload))}" if of_adapter else rename,
             )
 
 

@@ -61,6 +61,8 @@ def read_changes(
     is that of a directory's files; `rename` and `order` are those of `read_csv`, `sparse` that of `read_json`.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
+    if isinstance(source, SourceAdapter) and encoding == "rows":
+        encoding = source.change_encoding
     if isinstance(source, SourceAdapter) and source.table_log is not None:
         keys, schema = keys or source.table_log.key, source.table_log.columns if schema is None else schema
         op = source.table_log.op if op is None and encoding == "rows" else op

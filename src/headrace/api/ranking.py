@@ -6,12 +6,13 @@ what a window holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count
 
 from headrace.expr import AggregateCall, Expr
 from headrace.expr.nodes import Column
-from headrace.plan.instants import always_ends
+from headrace.plan.around import Around
+from headrace.plan.instants import always_ends, has_points
 from headrace.plan.nodes import Aggregate, Coalesce, Node, Select, Top, Where
 from headrace.plan.operate import Place
 from headrace.plan.times import only
@@ -19,7 +20,7 @@ from headrace.plan.windows import Grid, Snapshot, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
 from headrace.time import INFINITY
 
-__all__ = ["Named", "distinct_rows", "ranked_node", "top_node", "without_stamps"]
+__all__ = ["Named", "distinct_rows", "first_rows", "ranked_node", "top_node", "unmerged", "without_stamps"]
 
 #: Expressions with their names.
 Named = tuple[tuple[str, Expr], ...]
@@ -50,18 +51,62 @@ def top_node(
     return Top(below, keys, window, k, tuple(by), directions, tuple(each), tuple(distinct), skip, policy=policy)
 
 
-def ranked_node(
-    below: Node, keys: Named, by: Sequence[Expr], descending: bool | Sequence[bool], places: Mapping[str, Place]
+def first_rows(
+    below: Node,
+    keys: Named,
+    policy: WindowPolicy,
+    *,
+    k: int,
+    by: Sequence[Expr],
+    descending: bool | Sequence[bool],
+    distinct: Sequence[Expr] = (),
+    skip: int = 0,
 ) -> Node:
-    """At every instant, each event with its places among those of its group; equal neighbours are one event.
+    """At every instant, the first k rows of each group; a row is one event for as long as it is among them.
 
-    An event's own number keeps equal events separate, so it takes part even if it is not wanted.
+    Instants stay separate, and so do rows with a list, which cannot be compared.
+    """
+    top = top_node(below, keys, Snapshot(), policy, k=k, by=by, descending=descending, distinct=distinct, skip=skip)
+    lists = any(field.type.is_array for field in top.schema)
+    return top if has_points(below) or lists else _merged(top)
+
+
+def _merged(top: Node) -> Node:
+    """Neighbours that are equal as one event. Equal rows of one instant are numbered, so that each stays."""
+    names = top.schema.names
+    number = _free_name(names)
+    by = (Column(names[0]),)
+    copies = Top(top, tuple((n, Column(n)) for n in names), Snapshot(), INFINITY, by, places=((number, "row_number"),))
+    return only(Coalesce(copies), names)
+
+
+def unmerged(node: Node) -> Top | None:
+    """The ranking whose equal neighbours a plan of `first_rows` makes one event."""
+    copies = node.input.input if isinstance(node, Select) and isinstance(node.input, Coalesce) else None
+    top = copies.input if isinstance(copies, Top) else None
+    return top if isinstance(top, Top) and _merged(top) == node else None
+
+
+def _free_name(taken: Collection[str]) -> str:
+    return next(name for n in count() if (name := f"_{n}") not in taken)
+
+
+def ranked_node(
+    below: Node,
+    keys: Named,
+    by: Sequence[Expr],
+    descending: bool | Sequence[bool],
+    places: Mapping[str, Place | Around],
+) -> Node:
+    """At every instant, each event with its places among those of its group, or with what it sees of those around it.
+
+    Equal neighbours are one event: a number keeps events with equal columns separate.
     """
     taken = {*below.schema.names, *dict(keys), *places}
-    number = next(name for n in count() if (name := f"_{n}") not in taken)
-    hidden = {} if "row_number" in places.values() else {number: "row_number"}
+    number = _free_name(taken)
+    hidden: dict[str, Place | Around] = {} if "row_number" in places.values() else {number: "copy"}
     directions = descending if isinstance(descending, bool) else tuple(descending)
-    wanted: tuple[tuple[str, Place], ...] = (*places.items(), *((name, "row_number") for name in hidden))
+    wanted = (*places.items(), *hidden.items())
     whole = Coalesce(Top(below, keys, Snapshot(), INFINITY, tuple(by), directions, places=wanted))
     return without_stamps(whole if not hidden else only(whole, [name for name in whole.schema.names if name != number]))
 

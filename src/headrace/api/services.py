@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.adapters.kafka import KafkaSink, KafkaSource
     from headrace.adapters.postgres import PostgresSink
 
-__all__ = ["kafka", "kafka_topics", "postgres", "postgres_table", "read_kafka", "read_postgres"]
+__all__ = ["columns_of", "kafka", "kafka_topics", "postgres", "postgres_table", "read_kafka", "read_postgres"]
 
 ValueFormatLike = str | ValueFormat
 Metadata = Literal["_key", "_topic", "_partition", "_offset", "_timestamp", "_headers", "_tombstone"]
@@ -104,7 +104,7 @@ def read_kafka(
         how = _format(options.get("format", "json"))
         options["format"] = replace(how, nested=True) if how.name == "json" else how
     adapter = kafka_topics(topics, schema, **options)
-    used = set() if physical else _columns_of(lifetime)
+    used = set() if physical else columns_of(lifetime)
     wanted = {*_names(metadata), *used, *adapter.columns.names, *adapter.key_columns.names}
     for name in wanted:
         adapter.schema[name]  # an error that names the columns, if there is none of this name
@@ -113,7 +113,8 @@ def read_kafka(
     return stream_of(AdapterRead(adapter), columns, lifetime, progress, bad_rows, dated)
 
 
-def _columns_of(lifetime: Any) -> set[str]:
+def columns_of(lifetime: Any) -> set[str]:
+    """The columns from which a lifetime is computed."""
     if isinstance(lifetime, Interval):
         return set(lifetime.start.columns() | lifetime.end.columns())
     if isinstance(lifetime, Arrival) or not hasattr(lifetime, "at"):

@@ -19,6 +19,7 @@ from headrace.api.checks import (
     refuse_instants,
     row_expr,
 )
+from headrace.api.column_windows import in_windows
 from headrace.api.columns import dropped, exploded, in_order_of, renamed, selected, with_columns
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
@@ -64,7 +65,7 @@ from headrace.plan.pattern import Rows
 from headrace.plan.policies import Shedding
 from headrace.plan.source import shedding
 from headrace.plan.table import TableJoinKind
-from headrace.plan.windows import WindowKind
+from headrace.plan.windows import Grid, WindowKind
 from headrace.schema import SchemaLike
 from headrace.time import DurationLike, TimeLike, duration, ticks
 
@@ -134,6 +135,15 @@ class Stream(Hinting):
         counted from 1. A list that is empty or NULL gives no row; with `outer` it gives one, whose element is NULL.
         """
         return Stream(exploded(self.node, column, into, position, outer=outer))
+
+    def with_windows(self, time: str | Expr, window: Grid) -> Stream:
+        """A row for each window that contains the time in a column, with the columns `window_start` and `window_end`.
+
+        The rows keep their lifetimes: `tumbling` and `hopping` windows here depend on values, so rows that last can be
+        grouped by them at every instant. A row without a time is in no window. `group_by(…).window(…)` divides the
+        time of a stream instead.
+        """
+        return Stream(in_windows(self.node, time, window))
 
     def shift(self, by: DurationLike) -> Stream:
         """Move lifetimes by a duration."""

@@ -12,14 +12,14 @@ from headrace.history.functions import list_function, module_function, operator_
 from headrace.history.translation import Translation
 from headrace.history.windows import content
 from headrace.modules import Module, ModuleCall
-from headrace.plan.nodes import Aggregate, Contents, Operate, Over, PerWindow, Top
+from headrace.plan.nodes import Aggregate, Contents, Operate, Over, PerWindow
 from headrace.plan.ordered import Ordered
 from headrace.schema import Field, Schema, Type
 
-__all__ = ["aggregate", "contents", "operate", "over", "top"]
+__all__ = ["aggregate", "call_sql", "contents", "keyed", "operate", "over", "window_columns"]
 
 
-def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
+def keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
     """The names of the keys, and the common table expressions up to `content`."""
     below = t.of(node)
     keys = [f"__k{i}" for i in range(len(node.keys))]
@@ -30,7 +30,7 @@ def _keyed(t: Translation, node: PerWindow) -> tuple[list[str], str]:
     return keys, f"{keyed}, {windows}"
 
 
-def _window(keys: Sequence[str], node: PerWindow) -> list[str]:
+def window_columns(keys: Sequence[str], node: PerWindow) -> list[str]:
     """The columns that identify a window."""
     return [*keys, *(["__wid"] if isinstance(node.window, Ordered) else []), "__wle", "__wre"]
 
@@ -64,8 +64,8 @@ SELECT e.le, e.re, {result} FROM placed e JOIN results w ON {same}e.__pos = w.__
 
 def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
     """Common table expressions up to `answers`, and the outputs as expressions over it."""
-    keys, windows = _keyed(t, node)
-    by = ", ".join(_window(keys, node))
+    keys, windows = keyed(t, node)
+    by = ", ".join(window_columns(keys, node))
     calls, outputs = node.split
     folded, read, conditions = [], [], []
     for name, call in calls.items():
@@ -76,7 +76,7 @@ def _answers(t: Translation, node: Aggregate) -> tuple[str, dict[str, str]]:
             read.append(f"{function}({t.quote(name)}, __wle, __wre) AS {t.quote(name)}")
             conditions.append(f"{t.quote(name)}.given")
         else:
-            folded.append(f"{_call(t, node, call)} AS {t.quote(name)}")
+            folded.append(f"{call_sql(t, node, call)} AS {t.quote(name)}")
             read.append(t.quote(name))
     below = node.input.schema
     schema = Schema(tuple(Field(name, call.type(below)) for name, call in calls.items()))
@@ -111,7 +111,7 @@ def _gathered(t: Translation, node: PerWindow, module: Module, mapping: Sequence
     return f"{t.dialect.gather}({t.dialect.struct(fields)})"
 
 
-def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
+def call_sql(t: Translation, node: Aggregate, call: AggregateCall) -> str:
     """A built-in aggregate: the engine's own where it is exact, else of the list of values."""
     below = t.of(node)
     if call.argument is None:
@@ -143,46 +143,9 @@ def _call(t: Translation, node: Aggregate, call: AggregateCall) -> str:
     return f"{function}({t.dialect.gather}({item}))"
 
 
-def top(t: Translation, node: Top) -> None:
-    """The first few rows of each window."""
-    keys, windows = _keyed(t, node)
-    below = t.of(node)
-    window = _window(keys, node)
-    order = zip(node.by, node.directions, strict=True)
-    ranks = [f"{t.over(expr, below)} {'DESC' if down else 'ASC'} NULLS LAST" for expr, down in order]
-    ranks += [f"{column} ASC NULLS LAST" for column in t.columns(below)]
-    values = {name: t.quote(column) for name, column in below.columns.items()}
-    values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
-    distinct = [*window, *(t.over(expr, below) for expr in node.distinct)]
-    each = [*window, *(t.over(expr, below) for expr in node.each)]
-    sorting = f"ORDER BY {', '.join(ranks)}"
-    peers = f"ORDER BY {', '.join(ranks[: len(node.by)])}"
-    places = "".join(
-        f", {place}() OVER (PARTITION BY {', '.join(each)} {sorting if place == 'row_number' else peers}) AS __place{i}"
-        for i, (_, place) in enumerate(node.places)
-    )
-    values |= {name: f"CAST(__place{i} AS BIGINT)" for i, (name, _) in enumerate(node.places)}
-    chosen = "content"
-    if node.distinct:
-        chosen = "chosen"
-        windows += f""", compared AS (
-  SELECT *, row_number() OVER (PARTITION BY {", ".join(distinct)} {sorting}) AS __nth FROM content
-), chosen AS (
-  SELECT * FROM compared WHERE __nth = 1
-)"""
-    t.give(
-        node,
-        f"""WITH {windows}, ranked AS (
-  SELECT *, row_number() OVER (PARTITION BY {", ".join(each)} {sorting}) AS __rank{places} FROM {chosen}
-)
-SELECT __wle AS le, __wre AS re, {t.named(values, node.schema)} FROM ranked
-WHERE __rank > {node.skip} AND __rank <= {node.skip + node.k}""",
-    )
-
-
 def contents(t: Translation, node: Contents) -> None:
     """The events of each window, and its start."""
-    keys, windows = _keyed(t, node)
+    keys, windows = keyed(t, node)
     below = t.of(node)
     values = {name: t.quote(column) for name, column in below.columns.items()}
     values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True) if name not in below.schema}
@@ -192,8 +155,8 @@ def contents(t: Translation, node: Contents) -> None:
 
 def operate(t: Translation, node: Operate) -> None:
     """The outputs of a user's operator for each window's events."""
-    keys, windows = _keyed(t, node)
-    by = ", ".join(_window(keys, node))
+    keys, windows = keyed(t, node)
+    by = ", ".join(window_columns(keys, node))
     function = t.function(lambda f: operator_function(f, node))
     values = {field.name: f"__output.f{i}" for i, field in enumerate(node.module.gives)}
     values |= {name: key for key, (name, _) in zip(keys, node.keys, strict=True)}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headrace.errors import HistoryError
-from headrace.history import fold, lifetimes, pattern, recurse
+from headrace.history import fold, lifetimes, pattern, ranking, recurse
 from headrace.history import join as joins
 from headrace.history import per_window as windowed
 from headrace.history import span as spans
@@ -109,7 +109,7 @@ TRANSLATIONS: Mapping[type[Node], Callable[[Translation, Any], None]] = {
     Shift: spans.shift,
     Source: spans.source,
     TableJoin: spans.table_join,
-    Top: windowed.top,
+    Top: ranking.top,
     Union: spans.union,
     Where: spans.where,
 }

@@ -33,6 +33,7 @@ import pyarrow as pa
 from headrace.errors import PlanError, Unavailable
 from headrace.io.configured import Configured
 from headrace.io.decoded import DecodedBlock
+from headrace.io.keyed_changes import ChangeEncodingName
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
 
@@ -83,6 +84,8 @@ class SourceAdapter(Configured):
     keeps_rows: ClassVar[bool] = True
     #: Whether the place knows its columns, so that they need not be declared.
     knows_columns: ClassVar[bool] = False
+    #: How its changes of tables are written (`keyed_changes.py`).
+    change_encoding: ClassVar[ChangeEncodingName] = "rows"
 
     @property
     def schema(self) -> Schema:

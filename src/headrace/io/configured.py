@@ -32,6 +32,11 @@ class Configured:
     #: Options that are no fields: `from_options` makes fields of them.
     more_options: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The paths and URLs that it uses."""
+        return tuple(str(getattr(self, name)) for name in self.paths or ())
+
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """The adapter with these options; to be overridden where they need more than `headrace.io.configured` does."""

@@ -206,12 +206,8 @@ def _possible(arrow: pa.DataType) -> str:
 
 def _convertible(arrow: pa.DataType, field: Field) -> bool:
     types = pa.types
-    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        return field.type.is_array and _convertible(arrow.value_type, Field(field.name, field.type.element))
-    if types.is_struct(arrow):
-        return field.type.is_struct and _convertible_fields(arrow, field.type)
-    if field.type.is_nested:
-        return bool(types.is_null(arrow))
+    if types.is_nested(arrow) or field.type.is_nested:
+        return bool(types.is_null(arrow)) or _convertible_parts(arrow, field)
     number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
     if types.is_null(arrow):
         return True
@@ -231,7 +227,13 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     return bool(number or (is_tick(field) and time))
 
 
-def _convertible_fields(arrow: pa.DataType, kind: Type) -> bool:
+def _convertible_parts(arrow: pa.DataType, field: Field) -> bool:
+    """Whether lists can be lists, and structs structs."""
+    types, kind = pa.types, field.type
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return kind.is_array and _convertible(arrow.value_type, Field(field.name, kind.element))
+    if not types.is_struct(arrow) or not kind.is_struct:
+        return False
     given = {arrow.field(i).name: arrow.field(i).type for i in range(arrow.num_fields)}
     return all(name not in given or _convertible(given[name], Field(name, part)) for name, part in kind.fields)
 

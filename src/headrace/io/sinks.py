@@ -34,7 +34,7 @@ from headrace.time import INFINITY
 
 __all__ = [
     "BatchFunction", "Console", "Encoding", "FileSink", "FunctionSink", "Memory", "Nowhere", "Sink",
-    "read_events_output", "rows_of", "ticks_of",
+    "columns_of_rows", "read_events_output", "rows_of", "ticks_of",
 ]  # fmt: skip
 
 Encoding = Literal["events", "changes", "final", "upsert"]
@@ -202,6 +202,11 @@ class Nowhere(Sink):
 def rows_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:
     """The rows of one batch in the sink's encoding, with times as users see them."""
     return shown(ticks_of(changes, sink, batch), dates=sink.dates, time_columns=sink.time_columns)
+
+
+def columns_of_rows(payload: Schema, sink: Sink) -> pa.Schema:
+    """The columns of rows in the sink's encoding."""
+    return rows_of(Changes.empty(payload), sink).schema
 
 
 def ticks_of(changes: Changes, sink: Sink, batch: int = 0) -> pa.Table:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
+from typing import Any
 
 from headrace.errors import PlanError
-from headrace.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts
+from headrace.expr import Call, Case, Cast, Column, Expr, Literal, conjuncts, lit
 from headrace.expr.nodes import Bound
 from headrace.patterns.references import Ref, References
 from headrace.schema import Type
@@ -39,7 +40,13 @@ TAKE, FIRST, COUNT, SUM_I, SUM_F, LEAST, GREATEST, RUN = range(8)
 _RUNNING = ("first", "last", "count", "sum", "avg", "min", "max", "register")
 #: The operand of `FITS` for computed DATETIMEs: the years 1 to 9999.
 _DATES = 1
+#: A DECIMAL of so many digits is a LONG.
+_MOST_DIGITS = 18
+_EPOCH = date(1970, 1, 1)
+#: What may be said of DECIMAL and DATE of several tuples, and is the same of their digits and days.
+_ALIKE = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isin", "is_null", "is_not_null"))
 _ARITHMETIC = {"add": (ADD_I, ADD_F), "subtract": (SUB_I, SUB_F), "multiply": (MUL_I, MUL_F), "modulo": (MOD_I, MOD_F)}
+_SPANS = (Type.TIME, Type.INTERVAL)
 _EXTREMES = {"greatest": (GREATEST_I, GREATEST_F), "least": (LEAST_I, LEAST_F), "coalesce": (COALESCE, COALESCE)}
 #: The operations after the arguments of these functions, for all types.
 _PLAIN = {
@@ -55,6 +62,10 @@ _STRICT = frozenset((
     "year", "month", "day", "hour", "minute", "second", "day_of_week", "day_of_year", "epoch", "date_trunc", "bit_and",
     "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right", "power", "concat", "floor_divide",
 ))  # fmt: skip
+
+
+#: Functions that may have a value although all of their arguments are NULL.
+_LOOSE = frozenset(("coalesce", "and", "or", "is_null", "is_not_null"))
 
 
 @dataclass(frozen=True)
@@ -173,13 +184,15 @@ class _Compiler:
     def lowered(self, bound: Bound) -> list[int]:
         """The operations that leave the value of an expression on the stack."""
         node = bound.node
-        if bound.type.is_decimal or bound.type in (Type.DATE, Type.TIME, Type.INTERVAL):
-            raise self.refused(bound, f"with a {bound.type.value} of several tuples; a DOUBLE or DATETIME it can")
+        if _has_digits(bound.type):
+            return self.digits(bound)
         if isinstance(node, Literal):
             return self.constant(node, bound.type)
         used = node.columns() & self.references.refs.keys()
         if not used:
             return [COLUMN, self.column(node, bound.type)]
+        if isinstance(node, Call) and any(_has_digits(arg.type) for arg in bound.args) and node.function not in _ALIKE:
+            return self.remembered(bound)  # such as divide and days_between
         if isinstance(node, Column):
             return self.reference(self.references.refs[node.column])
         if isinstance(node, Call) and node.function in _STRICT:
@@ -218,6 +231,12 @@ class _Compiler:
         variables = {ref.variable for ref in refs}
         if len(refs) < len(names) or len(variables) > 1 or any(ref.function != "last" or ref.offset for ref in refs):
             raise self.refused(bound, "this function of several tuples")
+        if _may_be_without(bound.node):  # of no tuple at all it has a value, and a slot has none
+            raise self.refused(bound, "a function of what coalesce, case and their like choose")
+        return self.reference(Ref("last", variables.pop(), self.of_one_tuple(bound.node), bound.type))
+
+    def of_one_tuple(self, expr: Expr) -> Expr:
+        """An expression over references as one over the columns of the tuple that they are about."""
 
         def own(part: Expr) -> Expr:
             if isinstance(part, Column) and part.column in self.references.refs:
@@ -226,7 +245,35 @@ class _Compiler:
                 return argument
             return part
 
-        return self.reference(Ref("last", variables.pop(), bound.node.transform(own), bound.type))
+        return expr.transform(own)
+
+    def digits(self, bound: Bound) -> list[int]:
+        """A DECIMAL as its digits, and a DATE as its days: whole numbers, which are equal and less where these are."""
+        node, kind = bound.node, bound.type
+        if kind in _SPANS:
+            raise self.refused(bound, f"with a {kind.value} of several tuples; a DATETIME or LONG it can")
+        if kind.is_decimal and kind.precision > _MOST_DIGITS:
+            raise self.refused(bound, f"with {kind.value}, more than {_MOST_DIGITS} digits, of several tuples")
+        if isinstance(node, Literal):
+            return self.constant(Literal(_digits_of(node.value, kind)), Type.LONG)
+        names = node.columns()
+        refs = [self.references.refs[name] for name in names if name in self.references.refs]
+        if not refs:
+            return [COLUMN, self.column(_digits(node, kind), Type.LONG)]
+        if isinstance(node, Column) and refs[0].function in ("first", "last", "min", "max"):
+            return self.reference(replace(refs[0], argument=_digits(self.of_one_tuple(node), kind), type=Type.LONG))
+        if isinstance(node, Cast) and bound.args[0].type.is_decimal and bound.args[0].type.scale <= kind.scale:
+            more = self.constant(Literal(10 ** (kind.scale - bound.args[0].type.scale)), Type.LONG)
+            return [*self.digits(bound.args[0]), *more, MUL_I, 64]
+        if isinstance(node, Case):
+            same = [arg if arg.type is Type.BOOLEAN else arg.node.cast(kind).bind(self.schema) for arg in bound.args]
+            return self.chosen(replace(bound, args=tuple(same)))
+        if isinstance(node, Call) and node.function in (*_EXTREMES, "add", "subtract"):
+            same = [arg.node.cast(kind).bind(self.schema) for arg in bound.args]
+            return self.called(node.function, replace(bound, args=tuple(same)))
+        if not (isinstance(node, Cast) or (isinstance(node, Call) and node.function in (*_STRICT, *_ARITHMETIC))):
+            raise self.refused(bound, f"this {kind.value} of several tuples")
+        return self.remembered(_digits(node, kind).bind(self.schema))
 
     def called(self, function: str, bound: Bound) -> list[int]:
         args = [self.lowered(arg) for arg in bound.args]
@@ -274,7 +321,7 @@ class _Compiler:
 
     def cast(self, bound: Bound) -> list[int]:
         source, target = bound.args[0].type, bound.type
-        if source.is_text or target.is_text:
+        if source.is_text or target.is_text or _has_digits(source):
             return self.remembered(bound)
         inner = self.lowered(bound.args[0])
         if target.is_floating:
@@ -292,11 +339,24 @@ class _Compiler:
     def refused(self, bound: Bound, what: str) -> PlanError:
         return PlanError(
             f"a pattern's condition cannot compute {what}",
-            given=str(bound.node),
+            given=str(self.shown(bound.node)),
             allowed="arithmetic, comparisons, logic, case, coalesce, casts of numbers and times; "
             "any function of one tuple, and any function of the last tuple of one variable",
             instead="col('A.name') == col('name')",
         )
+
+    def shown(self, expr: Expr) -> Expr:
+        """An expression as people write it, without the names of references."""
+
+        def own(part: Expr) -> Expr:
+            ref = self.references.refs.get(part.column) if isinstance(part, Column) else None
+            if ref is None:
+                return part
+            if ref.function == "last" and isinstance(ref.argument, Column) and not ref.offset:
+                return Column(f"{ref.variable}.{ref.argument.column}" if ref.variable else ref.argument.column)
+            return Column(f"{ref.function}({'' if ref.argument is None else ref.argument})")
+
+        return expr.transform(own)
 
     # --- what runs carry along ----------------------------------------------------------------------------------------
 
@@ -375,6 +435,29 @@ class _Compiler:
             begin, end = self.placed(self.lowered(expr.bind(self.schema)))
             number = self.program.variables.index(variable)
             self.program.updates[number].append(SlotUpdate(RUN, slot, begin, end))
+
+
+def _may_be_without(expr: Expr) -> bool:
+    """Whether an expression over NULL alone may be other than NULL."""
+    loose = isinstance(expr, Case) or (isinstance(expr, Call) and expr.function in _LOOSE)
+    return loose or any(map(_may_be_without, expr.children))
+
+
+def _has_digits(kind: Type) -> bool:
+    return kind.is_decimal or kind is Type.DATE or kind in _SPANS
+
+
+def _digits(expr: Expr, kind: Type) -> Expr:
+    """The digits of a DECIMAL, the days of a DATE since 1970, as LONG."""
+    if kind is Type.DATE:
+        return (expr - lit(_EPOCH)).cast(Type.LONG)
+    return (expr.cast(kind) * lit(10**kind.scale)).cast(Type.LONG)
+
+
+def _digits_of(value: Any, kind: Type) -> int | None:
+    if value is None:
+        return None
+    return (value - _EPOCH).days if kind is Type.DATE else int(value.scaleb(kind.scale))
 
 
 def _bits(kind: Type) -> int:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from headrace.errors import PlanError
 from headrace.expr import Expr
 from headrace.modules import Module, Operator
+from headrace.plan.around import Around
 from headrace.plan.base import Reach, refuse_reserved
 from headrace.plan.instants import always_ends
 from headrace.plan.per_window import PerWindow
@@ -65,8 +66,9 @@ class Operate(PerWindow):
         return f"Operate {self.module}[{fields}] {self.window_text()}"
 
 
-#: The numbers of ranked events: each its own; equal for equal events, with gaps after them; or without gaps.
-Place = Literal["row_number", "rank", "dense_rank"]
+#: The numbers of ranked events: each its own; equal for equal events, with gaps after them; or without gaps. A `copy`
+#: is the number among the events with the same columns, which all other events leave as it is.
+Place = Literal["row_number", "rank", "dense_rank", "copy"]
 PLACES: tuple[Place, ...] = ("row_number", "rank", "dense_rank")
 
 _DIRECTIONS = {True: "descending", False: "ascending"}
@@ -88,8 +90,9 @@ class Top(PerWindow):
     each: tuple[Expr, ...] = ()
     distinct: tuple[Expr, ...] = ()
     skip: int = 0
-    #: Columns with the places of events in the order, from 1 on; `k` is then infinite if all events are wanted.
-    places: tuple[tuple[str, Place], ...] = ()
+    #: Columns with the places of events in the order, from 1 on, or with what they see of the events around them; `k`
+    #: is infinite if all events are wanted, and beside what they see.
+    places: tuple[tuple[str, Place | Around], ...] = ()
 
     def __post_init__(self) -> None:
         self._check_places()
@@ -114,15 +117,17 @@ class Top(PerWindow):
 
     def _check_places(self) -> None:
         for name, place in self.places:
-            if place not in PLACES:
+            if isinstance(place, Around):
+                place.check(self.by, self.input.schema)
+            elif place not in (*PLACES, "copy"):
                 raise PlanError("unknown place", given=f"{name}={place!r}", allowed=", ".join(PLACES))
             if name in self.with_keys:
                 raise PlanError(
                     f"the stream has a column {name!r} already",
-                    given=f"{name}={place!r}",
+                    given=f"{name} = {place}",
                     allowed=f"names but {', '.join(self.with_keys.names)}",
                 )
-        chosen = self.each or self.distinct or self.skip
+        chosen = self.each or self.distinct or self.skip or (self.around and self.k != INFINITY)
         assert not self.places or not chosen, "places are those of all events of a window"
 
     def _check_directions(self) -> None:
@@ -145,7 +150,14 @@ class Top(PerWindow):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema((*self.with_keys.fields, *(Field(name, Type.LONG) for name, _ in self.places)))
+        below = self.input.schema
+        fields = (p.field(n, below) if isinstance(p, Around) else Field(n, Type.LONG) for n, p in self.places)
+        return Schema((*self.with_keys.fields, *fields))
+
+    @cached_property
+    def around(self) -> tuple[tuple[str, Around], ...]:
+        """The columns with what events see of those around them."""
+        return tuple((name, place) for name, place in self.places if isinstance(place, Around))
 
     @property
     def reach(self) -> Reach:

@@ -85,7 +85,7 @@ def test_the_sample_package_is_installed():
 def test_our_own_are_there_without_metadata(site: Path):
     for kind in ("source", "sink"):
         ours = {one.name: one for one in installed_adapters(kind) if one.package == "headrace"}  # type: ignore[arg-type]
-        assert list(ours) == ["kafka", "postgres"]
+        assert list(ours) == ["delta", "kafka", "postgres"]
         assert not any(one.problem for one in ours.values())
     install(site, "ada-good", "sources", {"kafka": "ada_good:Feed"}, GOOD)
     with pytest.raises(PlanError, match=r"ada-good 1\.2 has a source of the same name"):

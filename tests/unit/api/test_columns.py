@@ -118,7 +118,7 @@ def test_each_column_of_an_order_has_a_direction():
     assert "b descending, a ascending" in mixed.explain()
     assert rows(mixed) == [(1, "y"), (2, "y")]
     assert hr.same_history(mixed.cht(), mixed.history("duckdb").cht())
-    in_sql = hr.sql("SELECT * FROM s [SNAPSHOT] ORDER BY b DESC, a LIMIT 2", s=stream)
+    in_sql = hr.sql("SELECT * FROM s ORDER BY b DESC, a LIMIT 2", s=stream)
     assert in_sql.node == mixed.node
     with pytest.raises(PlanError, match="2 of them in a list"):
         stream.top(1, by=["a", "b"], descending=[True])

@@ -10,6 +10,7 @@ import headrace as hr
 from headrace import col
 from headrace.errors import SqlError
 from headrace.plan.instants import has_points
+from headrace.sql.unbind import unbind
 from headrace.time import INFINITY
 
 ROWS = hr.events("""
@@ -155,8 +156,26 @@ def test_over_without_a_frame_is_about_all_rows_that_hold():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("call", ["sum(v) OVER (ORDER BY v)", "lag(v) OVER (ORDER BY v)", "rank() OVER ()"])
+@pytest.mark.parametrize("call", ["rank() OVER ()", "lag(v) OVER ()", "lead(v) OVER (PARTITION BY v)"])
 def test_what_over_cannot_do_with_rows_that_last(call: str):
     lasting = hr.events([{"le": 0, "re": 10, "v": 1}], "v LONG")
     with pytest.raises(SqlError, match="order"):
         hr.sql(f"SELECT {call} FROM lasting", lasting=lasting)
+
+
+def test_the_first_rows_are_merged_where_they_stay_and_copies_stay_separate():
+    twice = hr.events("""
+        le | re | k | v
+        0  | 20 | a | 5
+        0  | 20 | a | 5
+        3  | 10 | b | 9
+        5  | 8  | c | 1
+    """)
+    expected = [(0, 3, "a", 5), (0, 20, "a", 5), (3, 10, "b", 9), (10, 20, "a", 5)]
+    text = "SELECT * FROM t ORDER BY v DESC LIMIT 2"
+    assert answers(text, t=twice) == expected
+    assert hr.sql(text, t=twice).node == twice.top(2, by="v").node
+    assert answers("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY n DESC LIMIT 1", t=twice) == [(0, 20, "a", 2)]
+    unbound = unbind(hr.sql(text, t=twice).node, {twice.node: "t"})
+    assert hr.sql(unbound.text, t=twice).node == hr.sql(text, t=twice).node
+    assert "LIMIT 2" in unbound.text

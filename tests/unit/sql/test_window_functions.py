@@ -1,13 +1,14 @@
-"""Windows as functions in FROM and GROUP BY: the same plans as the brackets."""
+"""Windows as functions in FROM and GROUP BY: of streams the brackets, of rows that last the values of a column."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headrace as hr
-from headrace.errors import SqlError
+from headrace.errors import PlanError, SqlError
 
 ROWS = """k,ts,other,x
 a,2024-05-01T12:00:01Z,2024-05-01T13:00:01Z,1
@@ -91,6 +92,97 @@ def test_joined_windows(side: str, t: hr.Stream):
     assert [(r["k"], r["x"], r["y"], r["window_start"].second) for r in found] == [
         ("a", 1, 1, 0), ("b", 2, 2, 0), ("a", 3, 3, 10),
     ]  # fmt: skip
+
+
+# --- rows that last
+
+
+@pytest.fixture
+def bids() -> hr.Stream:
+    return hr.events(
+        """
+        kind    | le | re | re_new | k | ts                  | n
+        insert  | 1  | ∞  |        | a | 2024-05-01T12:00:03 | 3
+        insert  | 2  | ∞  |        | a | 2024-05-01T12:00:09 | 9
+        insert  | 3  | ∞  |        | b | 2024-05-01T12:00:12 | 12
+        insert  | 4  | ∞  |        | b |                     |
+        retract | 2  | ∞  | 6      | a | 2024-05-01T12:00:09 | 9
+        """,
+        "k STRING, ts DATETIME, n LONG",
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "window"),
+    [
+        (f"TUMBLE(TABLE bids, DESCRIPTOR(ts), {TEN})", hr.tumbling("10 s")),
+        (f"TUMBLE(bids, ts, {TEN}, INTERVAL '3' SECOND)", hr.tumbling("10 s", 3_000_000)),
+        (f"HOP(bids, ts, {FIVE}, {TEN})", hr.hopping("10 s", every="5 s")),
+        (f"HOP(bids, ts, {TEN}, {FIVE})", hr.hopping("5 s", every="10 s")),
+        ("HOP(bids, ts, 4 s, 10 s)", hr.hopping("10 s", every="4 s")),
+        ("HOP(bids, ts, 1 month, INTERVAL '1' YEAR)", hr.hopping("1 year", every="1 month")),
+    ],
+)
+def test_windows_by_a_column(function: str, window: Any, bids: hr.Stream):
+    called = hr.sql(f"SELECT * FROM {function}", bids=bids)
+    assert called.node == bids.with_windows("ts", window).node
+    rows = called.cht().to_pylist()
+    assert all(row["window_start"] <= row["ts"] < row["window_end"] for row in rows)
+    assert sorted(map(repr, rows)) == sorted(map(repr, called.history().cht().to_pylist()))
+
+
+def test_a_correction_moves_a_row_out_of_its_window(bids: hr.Stream):
+    text = f"SELECT window_start, sum(n) AS n FROM TUMBLE(bids, ts, {TEN}) GROUP BY window_start"
+    found = [(r["le"], r["window_start"].second, r["n"]) for r in hr.sql(text, bids=bids).cht().to_pylist()]
+    assert found == [(1, 0, 3), (2, 0, 12), (3, 10, 12), (6, 0, 3)]
+    grouped = f"SELECT TUMBLE_START(ts, {TEN}) AS window_start, sum(n) AS n FROM bids GROUP BY TUMBLE(ts, {TEN})"
+    assert hr.sql(grouped, bids=bids).cht().to_pylist() == [
+        {**row, "n": n} for row, (_, _, n) in zip(hr.sql(text, bids=bids).cht().to_pylist(), found, strict=True)
+    ]
+
+
+def test_windows_that_grow_by_a_column(bids: hr.Stream):
+    found = hr.sql(
+        "SELECT n, window_start AS s, window_end AS e, window_time AS t FROM CUMULATE(bids, n, 4 us, 12 us)", bids=bids
+    )
+    assert sorted((row["n"], row["s"], row["e"], row["t"]) for row in found.cht().to_pylist()) == [
+        (3, 0, 4, 3), (3, 0, 8, 7), (3, 0, 12, 11), (9, 0, 12, 11), (12, 12, 16, 15), (12, 12, 20, 19),
+        (12, 12, 24, 23),
+    ]  # fmt: skip
+
+
+def test_windows_of_a_query_and_of_two_sides(bids: hr.Stream):
+    text = f"""
+        SELECT a.n, b.n AS other, a.window_start FROM TUMBLE((SELECT * FROM bids WHERE n > 3), ts, {TEN}) AS a
+        JOIN TUMBLE(bids, ts, {TEN}) AS b ON a.window_start = b.window_start AND a.n <> b.n
+    """
+    assert [(r["le"], r["re"], r["n"], r["other"]) for r in hr.sql(text, bids=bids).cht().to_pylist()] == [(2, 6, 9, 3)]
+
+
+def test_le_is_the_time_of_the_rows(bids: hr.Stream):
+    called = hr.sql("SELECT k, count(*) AS n FROM TUMBLE(bids, le, 4 us) GROUP BY k", bids=bids)
+    assert called.node == hr.sql("SELECT k, count(*) AS n FROM bids [TUMBLING 4 us] GROUP BY k", bids=bids).node
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("SESSION(bids, ts, 4 s)", "sessions of several rows"),
+        ("TUMBLE(TABLE bids PARTITION BY k, DESCRIPTOR(ts), 4 s)", "all rows have the same windows"),
+        ("TUMBLE(bids, k, 4 s)", "k cannot be a time"),
+        ("HOP(bids, ts, 1 s, 1 h)", "too many windows"),
+        ("TUMBLE(bids, ts, 2 months)", "begin every month, quarter or year"),
+        ("TUMBLE((SELECT *, 1 AS window_end FROM bids), ts, 2 s)", "there is a column 'window_end' already"),
+    ],
+)
+def test_refused_by_a_column(function: str, says: str, bids: hr.Stream):
+    with pytest.raises(SqlError, match=says):
+        hr.sql(f"SELECT * FROM {function}", bids=bids)
+
+
+def test_refused_in_python(bids: hr.Stream):
+    with pytest.raises(PlanError, match="the windows of a column have one size"):
+        bids.with_windows("ts", hr.session("5 s"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

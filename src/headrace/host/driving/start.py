@@ -25,7 +25,7 @@ from headrace.io.adapter import SinkAdapter
 from headrace.io.files import is_read_from, local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import Events, Files, HostRead, check_frames
+from headrace.io.origins import AdapterRead, Events, Files, HostRead, check_frames
 from headrace.io.sinks import FileSink, Sink
 from headrace.optimizer import optimize
 from headrace.optimizer.rewrite import rewrite_sources
@@ -159,8 +159,11 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
 
 
 def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Environment:
-    inputs = [source.origin.path for source in line.sources if isinstance(source.origin, Files)]
-    return Environment([place.place, *inputs, *(sink.path for sink in sinks if isinstance(sink, FileSink))])
+    origins = [source.origin for source in line.sources]
+    files = [one.path for one in (*origins, *sinks) if isinstance(one, (Files, FileSink))]
+    sources = [origin.adapter for origin in origins if isinstance(origin, AdapterRead)]
+    adapters = [*sources, *(sink for sink in sinks if isinstance(sink, SinkAdapter))]
+    return Environment([place.place, *files, *(path for one in adapters for path in one.places)])
 
 
 def _spool(place: Checkpoint, hosts: Sequence[HostRead]) -> Path:

@@ -88,6 +88,8 @@ def _columnar_text(node: PerWindow, kernel: _Kernel) -> str:
     content = content_of(node)
     if kernel is GridKernel and content.adds_up:
         return INCREMENTAL
+    if kernel in _CONTINUE and isinstance(node, Top) and node.around:
+        return "columnar, the frames of changed windows anew: a change costs the events of its group that are alive"
     if kernel in _CONTINUE and isinstance(node, Top) and content.from_outputs:
         return "columnar, changed windows from their outputs, or anew when one of these is taken back"
     if kernel in _CONTINUE and content.sums is not None:

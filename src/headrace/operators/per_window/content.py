@@ -22,10 +22,12 @@ from headrace.operators.aggregate.accumulators import PART, Layout
 from headrace.operators.aggregate.answers import answers
 from headrace.operators.aggregate.combine import compact
 from headrace.operators.groups import number_rows
+from headrace.operators.per_window.around import RankedRows, argument_of, seen_around
 from headrace.operators.per_window.calling import Caller
 from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.items import Calls, EarlierState, Members, StoredMembers, goes_on, ranks
 from headrace.operators.per_window.sums import WINDOW, WindowSums, by_window
+from headrace.plan.around import Around
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
 from headrace.plan.operate import Place
 from headrace.plan.windows import Snapshot
@@ -320,6 +322,7 @@ class TopContent(Content):
             "each": node.each,
             "distinct": node.distinct,
             "arg": tuple(col(name) for name in node.input.schema.names),
+            "seen": tuple(expr for _, place in node.around if (expr := argument_of(place)) is not None),
         }
 
     @property
@@ -356,10 +359,24 @@ class TopContent(Content):
         best = (place >= self.top.skip) & (place < self.top.skip + self.top.k)
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         payload = payload.rename_columns(list(self.top.input.schema.names))
-        for name, kind in self.top.places:  # there are no `each` and `distinct` beside it
-            peers = factorize(events.payload.select(self._names("by")))[0][row]
-            payload = payload.append_column(name, pa.array(_PLACES[kind](window, peers)[best]))
+        if self.top.places:  # there are no `each` and `distinct` beside it
+            payload = self._with_places(payload, window, row, best, events.payload)
         return self._aligned(windows, window[best], payload)
+
+    def _with_places(self, payload: pa.Table, window: Int64s, row: Int64s, best: Bools, events: pa.Table) -> pa.Table:
+        """The best rows with their places among all, and with what they see of the rows around them."""
+        peers = factorize(events.select(self._names("by")))[0][row]
+        ranked = RankedRows(window, peers, events.column("by0").take(pa.array(row)), self.top.directions[0])
+        values = iter(self._names("seen"))
+        for name, place in self.top.places:
+            if isinstance(place, Around):
+                needed = None if argument_of(place) is None else events.column(next(values)).take(pa.array(row))
+                column = seen_around(place, ranked, needed, self.top.input)
+            else:
+                equal = factorize(events.select(self._names("arg")))[0][row] if place == "copy" else peers
+                column = pa.array(_PLACES[place](window, equal)[best])
+            payload = payload.append_column(name, column)
+        return payload
 
     def reads(self, earlier: EarlierState, windows: int) -> Bools:
         """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""
@@ -446,6 +463,7 @@ _PLACES: dict[Place, Callable[[Int64s, Int64s], Int64s]] = {
     "row_number": lambda group, _: _places(group) + 1,
     "rank": _ranks,
     "dense_rank": _dense_ranks,
+    "copy": lambda group, equal: _places(group) - _ranks(group, equal) + 2,
 }
 
 _CONTENTS: dict[type[PerWindow], Callable[[Any], Content]] = {

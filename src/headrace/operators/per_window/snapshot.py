@@ -64,8 +64,8 @@ __all__ = ["SnapshotWindowKernel", "continues"]
 #: The time of an end or start.
 _TIME = "__at"
 _NONE = np.empty(0, np.int64)
-#: How many changes of a group are compared with windows at once.
-_MOST = 500
+#: How many times of a group are compared with windows at once, and how many changes at these times.
+_MOST, _MOST_ALIKE = 500, 10_000
 
 
 def continues(node: PerWindow) -> bool:
@@ -109,6 +109,40 @@ class _SnapshotWork:
     windows: Windows
     source: Int64s
     changed: Members
+
+
+@dataclass(frozen=True)
+class _NetChanges:
+    """Some changes, with the two halves of a retraction together, and their net: what is alive where it was not.
+
+    The end of an event that moves from 9 to 5 is a change of -1 from 5 to 9, whenever the event began. Before 5 the
+    halves cancel, and windows may be forgotten there.
+    """
+
+    changes: Changes
+    net: Changes
+    #: For each change its row in `net`.
+    of: Int64s
+
+    @classmethod
+    def of_delta(cls, delta: Changes) -> _NetChanges:
+        pairing = delta.pair()
+        single = np.r_[pairing.inserts, pairing.deletes]
+        old, new = delta.re[pairing.retract_from], delta.re[pairing.retract_to]
+        rows = np.r_[single, pairing.retract_from, pairing.retract_to]
+        lone, moved = np.arange(len(single)), len(single) + np.arange(len(old))
+        changes = delta.take(rows)
+        net = Changes(
+            np.r_[delta.le[single], np.minimum(old, new)],
+            np.r_[delta.re[single], np.maximum(old, new)],
+            np.r_[np.sign(delta.weight[single]), np.sign(new - old)],
+            changes.payload.slice(0, len(single) + len(old)),
+        )
+        return cls(replace(changes, weight=np.sign(changes.weight)), net, np.r_[lone, moved, moved])
+
+    def filter(self, mask: Bools) -> _NetChanges:
+        """The changes with these nets."""
+        return self if mask.all() else _NetChanges(self.changes.filter(mask[self.of]), self.net.filter(mask), _NONE)
 
 
 class SnapshotWindowKernel(Kernel):
@@ -155,41 +189,46 @@ class SnapshotWindowKernel(Kernel):
         self.side = Changes.concat(sides).consolidate()
         return Changes.concat(results).consolidate()
 
-    def _parts(self, delta: Changes) -> list[Changes]:
-        """The changes, a few of each group at a time, in the order of their starts.
+    def _parts(self, delta: Changes) -> list[_NetChanges]:
+        """The changes, a few times of each group at once, in the order of the instants from which they matter.
 
         Each change is compared with the windows in which it is alive: of many endless events that start one after the
         other, all at once, that would be the square of their number.
         """
+        part = _NetChanges.of_delta(delta)
         if len(delta) <= _MOST:
-            return [delta] if len(delta) else []
-        group = factorize(delta.payload.select(self.keys))[0] if self.keys else np.zeros(len(delta), np.int64)
-        order = np.lexsort((delta.le, group))
-        first = np.searchsorted(group[order], group[order])
-        part = np.empty(len(delta), np.int64)
-        part[order] = (np.arange(len(delta)) - first) // _MOST
-        return [delta.filter(part == number) for number in range(int(part.max()) + 1)]
+            return [part] if len(delta) else []
+        net = part.net
+        group = factorize(net.payload.select(self.keys))[0]
+        order = np.lexsort((net.le, group))
+        group, time = group[order], net.le[order]
+        number = np.cumsum(np.r_[True, (group[1:] != group[:-1]) | (time[1:] != time[:-1])])
+        first = np.searchsorted(group, group)
+        numbers = np.empty(len(net), np.int64)
+        numbers[order] = (number - number[first]) // _MOST + (np.arange(len(net)) - first) // _MOST_ALIKE
+        return [part.filter(numbers == number) for number in range(int(numbers.max()) + 1)]
 
-    def _correct(self, delta: Changes) -> Changes:
+    def _correct(self, part: _NetChanges) -> Changes:
         """Take back the old outputs of windows that change, and give the new ones."""
-        self._store(delta)
-        touched = np.unique(self.groups.hashes(delta.payload))
+        net = part.net
+        self._store(part.changes)
+        touched = np.unique(self.groups.hashes(net.payload))
         standing = {name: self.groups.known(name, touched) for name in ("states", "given")}
         tables = [rows.payload for rows in standing.values() if rows is not None]
-        (group, *_), keys = self.groups.number(delta.payload, *tables)
+        (of_change, group, *_), keys = self.groups.number(part.changes.payload, net.payload, *tables)
         old = self._old(standing["states"], keys)
-        current = self._divided(old.windows, *self._moved_ends(delta, group))
+        current = self._divided(old.windows, *self._moved_ends(part.changes, of_change))
         source = old.at(current.group, current.le)
         instants = replace(current, re=next_tick(current.le))
-        i, j = pairs(instants, GroupedLifetimes(group, delta.le, delta.re))
+        i, j = pairs(instants, GroupedLifetimes(group, net.le, net.re))
         items = np.where(source >= 0, old.items[source], 0) if len(old.windows) else np.zeros(len(current), np.int64)
-        items += group_sum(i, delta.weight[j], len(current))
+        items += group_sum(i, net.weight[j], len(current))
         same = are_in(current, old.windows)
         same[i] = False
         wanted = ~same & (items > 0)
         place = np.cumsum(wanted) - 1
         inside = wanted[i]
-        changed = Members(place[i[inside]], j[inside], delta)
+        changed = Members(place[i[inside]], j[inside], net)
         work = _SnapshotWork(keys, current.filter(wanted), source[wanted], changed)
         return self._exchange(work, old, standing, items[wanted], current.filter(same))
 

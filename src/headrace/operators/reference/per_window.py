@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.expr import AggregateCall
 from headrace.modules import Module, ModuleCall
 from headrace.modules.base import Event
 from headrace.modules.base import Window as SeenWindow
@@ -18,6 +20,7 @@ from headrace.operators.reference.contents import contents
 from headrace.operators.reference.functions import FUNCTIONS
 from headrace.operators.reference.rows import Payload, Row, identity, value_of
 from headrace.operators.reference.windows import WindowSpan, last_closed_start, open_window_start, windows_over
+from headrace.plan.around import Around
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Top
 from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
@@ -147,8 +150,43 @@ def _top(node: Top, members: list[Row], span: WindowSpan) -> list[Row]:
         before = [_sorted_by(node, row[2]) for row in ranked[: number - 1]]
         peers = [one for one in before if one == own]
         places = {"row_number": number, "rank": number - len(peers), "dense_rank": len({*before, own})}
-        found.append((*span, payload | {name: places[place] for name, place in node.places}))
+        whole = [identity(list(row[2].values())) for row in ranked[:number]]
+        places["copy"] = whole.count(whole[-1])
+        answers = {
+            n: _seen(node, p, ranked, number - 1) if isinstance(p, Around) else places[p] for n, p in node.places
+        }
+        found.append((*span, payload | answers))
     return found
+
+
+def _seen(node: Top, around: Around, ranked: list[Row], place: int) -> Any:
+    """What an event sees of those around it: the frame is found event by event."""
+    below = node.input.schema
+    rows = [row for other, row in enumerate(ranked) if _in_frame(node, around, ranked, place, other)]
+    if around.nth is not None:
+        index = around.nth - 1 if around.nth > 0 else len(rows) + around.nth
+        return value_of(around.value, rows[index][2], below) if 0 <= index < len(rows) else None
+    assert isinstance(around.value, AggregateCall)
+    argument = around.value.argument
+    items = [(i, True if argument is None else value_of(argument, p, below)) for i, (_, _, p) in enumerate(rows)]
+    return FUNCTIONS[around.value.function](items, *around.value.parameters)
+
+
+def _in_frame(node: Top, around: Around, ranked: list[Row], place: int, other: int) -> bool:
+    own, its = (_sorted_by(node, ranked[i][2]) for i in (place, other))
+
+    def inside(distance: float | None, before: Callable[[Any, Any], bool]) -> bool:
+        """Whether the other event is on the inner side of a bound, which is at a distance from the event."""
+        if distance is None:
+            return True
+        if around.unit == "rows":
+            return before(place + distance, other)
+        sign, measured = -1 if node.directions[0] else 1, not any(null or nan for null, nan, _ in (*own, *its))
+        if distance and measured:
+            return before(sign * own[0][2] + distance, sign * its[0][2])
+        return own == its or before(place, other)  # nulls and NaN are at no distance from others
+
+    return inside(around.start, operator.le) and inside(around.end, operator.ge)
 
 
 def _sorted_by(node: Top, payload: Payload) -> tuple[Any, ...]:

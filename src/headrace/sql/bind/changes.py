@@ -41,10 +41,10 @@ def changes(
     """The stream of a CREATE STREAM whose rows are changes; `progress` depends on the unit of its time."""
     assert part.source is not None
     clause = part.lifetime if isinstance(part.lifetime, s.ChangesLifetime) else s.ChangesLifetime(at=part.source.at)
-    encoding: Any = clause.encoding or "rows"
+    place = log(())
+    encoding: Any = clause.encoding or (place.change_encoding if isinstance(place, SourceAdapter) else "rows")
     with context.at(clause):
         added = _added(clause, encoding)
-    place = log(())
     own = _own_columns(place, encoding, schema)
     every = Schema((*own, *(field for field in added if field.name not in own)))
     scope = Scope(context, (Relation(part.name.text, {name: name for name in every.names}),))

@@ -147,9 +147,6 @@ class Expressions:
         struct = self.scope.struct(part)
         return self.scope.value(part) if struct is None else field_of(self, self._column(struct), part.name)
 
-    def _field(self, part: s.Field) -> Expr:
-        return field_of(self, self._bind(part.value), part.name)
-
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)
 
@@ -489,7 +486,7 @@ class Expressions:
         s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
         s.Element: _element,
-        s.Field: _field,
+        s.Field: lambda self, part: field_of(self, self._bind(part.value), part.name),
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

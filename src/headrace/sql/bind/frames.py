@@ -35,21 +35,26 @@ from headrace.sql.syntax.rewrite import rewritten
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["depth", "frame_between", "is_shift", "shifted", "with_frames"]
+__all__ = [
+    "RANKS", "VALUES", "depth", "frame_between", "is_shift", "name_of", "nth_of", "shift_arguments", "shifted",
+    "with_frames",
+]  # fmt: skip
 
 _SHIFTS = ("lag", "lead")
 _THERE = "_sql_there"
-_RANKS = ("row_number", "rank", "dense_rank")
-_VALUES = ("first_value", "last_value", "nth_value")
+#: The functions that place a row among the others, and those that give the value of one row of a frame.
+RANKS = ("row_number", "rank", "dense_rank")
+VALUES = ("first_value", "last_value", "nth_value")
 
 
-def _name_of(call: s.Call) -> str:
+def name_of(call: s.Call) -> str:
+    """The name of a function, in lower case."""
     return ".".join(part.text for part in call.name).lower()
 
 
 def is_shift(call: s.Call) -> bool:
     """Whether a call is lag or lead."""
-    return call.over is not None and _name_of(call) in _SHIFTS
+    return call.over is not None and name_of(call) in _SHIFTS
 
 
 def depth(call: s.Call) -> int:
@@ -123,10 +128,10 @@ def _check_order(queries: Queries, over: s.Over, item: Item) -> None:
     if not has_points(item.stream.node):
         raise queries.context.error(
             key,
-            "over rows that last, only row_number, rank and dense_rank have an order",
+            "over rows that last, only built-in aggregates and window functions have an order",
             given=f"ORDER BY {to_sql(key)}",
-            allowed="these, and aggregates of all rows of a partition: sum(x) OVER (PARTITION BY k)",
-            instead="FROM stream [NOW], whose rows are instants",
+            allowed="sum(x) OVER (PARTITION BY k ORDER BY y), lag(x) OVER (ORDER BY y), …",
+            instead="FROM stream [NOW], whose rows are instants, for aggregates of other kinds",
         )
     expressions = queries.expressions(item)
     own = len(over.order) == 1 and not key.descending and starts(item, expressions.bind(key.value))
@@ -144,10 +149,10 @@ def _aggregated(context: Context, one: s.Part) -> s.Part | None:
     """A window function as an expression over aggregates; None for other parts."""
     if not isinstance(one, s.Call) or one.over is None:
         return None
-    name = _name_of(one)
-    if name in _RANKS:
+    name = name_of(one)
+    if name in RANKS:
         return _rank(context, one, name)
-    if name in _VALUES and one.over.order:
+    if name in VALUES and one.over.order:
         return _value(context, one, name)
     return None
 
@@ -178,13 +183,9 @@ def _value(context: Context, call: s.Call, name: str) -> s.Expression:
     """The first, last or nth value of a frame, which may be NULL."""
     assert call.over is not None
     at, over, arguments = call.at, call.over, call.arguments
-    nth = arguments[1] if name == "nth_value" and len(arguments) == 2 else None
-    counts = isinstance(nth, s.Number) and isinstance(nth.value, int) and nth.value > 0
-    if len(arguments) != (2 if name == "nth_value" else 1) or (nth is not None and not counts):
-        form = "nth_value(x, 2)" if name == "nth_value" else f"{name}(x)"
-        raise context.error(call, f"{name} takes other arguments", given=to_sql(call), instead=f"{form} OVER (…)")
+    nth = nth_of(context, call)
     where = None
-    if nth is not None:
+    if name == "nth_value":
         if over.frame != "unbounded" and (not over.between or over.between[0].size is not None):
             raise context.error(
                 call,
@@ -194,11 +195,25 @@ def _value(context: Context, call: s.Call, name: str) -> s.Expression:
                 instead="lag(x, n), which counts back from the current row",
             )
         number = s.Call((s.Name("count", at=at),), (s.Star(at=at),), over=s.Over(over.partition, at=at), at=at)
-        where = s.Binary("=", number, nth, at=at)
+        where = s.Binary("=", number, s.Number(nth, at=at), at=at)
     function = (s.Name("last" if name == "last_value" else "first", at=at),)
     value = s.Call(function, arguments[:1], over=over, filter=where, at=at)
     there = s.Call(function, (s.IsNull(arguments[0], negated=True, at=at),), over=over, filter=where, at=at)
     return s.Case(((there, value),), at=at)
+
+
+def nth_of(context: Context, call: s.Call) -> int:
+    """Which row of its frame first_value, last_value or nth_value is about: from 1 on, or -1 for the last."""
+    name, arguments = name_of(call), call.arguments
+    nth = arguments[1] if name == "nth_value" and len(arguments) == 2 else None
+    counts = isinstance(nth, s.Number) and isinstance(nth.value, int) and nth.value > 0
+    if len(arguments) != (2 if name == "nth_value" else 1) or (nth is not None and not counts):
+        form = "nth_value(x, 2)" if name == "nth_value" else f"{name}(x)"
+        raise context.error(call, f"{name} takes other arguments", given=to_sql(call), instead=f"{form} OVER (…)")
+    if nth is None:
+        return -1 if name == "last_value" else 1
+    assert isinstance(nth, s.Number)
+    return int(nth.value)
 
 
 # --- lag and lead ----------------------------------------------------------------------------------------------------
@@ -209,7 +224,7 @@ def shifted(queries: Queries, part: s.Select, item: Item, given: dict[s.Call, st
     groups: dict[tuple[s.Expression, ...], dict[s.Call, str]] = {}
     for entry in part.entries:
         for one in inside(entry):
-            if isinstance(one, s.Call) and one.over is not None and is_shift(one):
+            if isinstance(one, s.Call) and one.over is not None and is_shift(one) and one not in given:
                 names = groups.setdefault(one.over.partition, {})
                 names.setdefault(one, f"_sql_shift{sum(map(len, groups.values()))}")
     for partition, names in groups.items():
@@ -232,9 +247,9 @@ def _shifted(
     looks: dict[str, Expr] = {}
     results: dict[str, Expr] = {}
     for call, name in names.items():
-        value, steps, default = _arguments(queries.context, call)
+        value, steps, default = shift_arguments(queries.context, call)
         values[f"{name}_of"] = expressions.bind(value)
-        look = before if _name_of(call) == "lag" else behind
+        look = before if name_of(call) == "lag" else behind
         looks |= {name: look(f"A.{name}_of", steps), f"{name}_there": look(f"A.{_THERE}", steps)}
         absent = col(f"{name}_there").is_null()
         results[name] = col(name) if default is None else Case(((absent, expressions.bind(default)),), col(name))
@@ -248,12 +263,12 @@ def _shifted(
         return found.select(*own, **results)
 
 
-def _arguments(context: Context, call: s.Call) -> tuple[s.Expression, int, s.Expression | None]:
+def shift_arguments(context: Context, call: s.Call) -> tuple[s.Expression, int, s.Expression | None]:
     """The value, the number of rows, and the value where there is no such row."""
     steps = call.arguments[1] if len(call.arguments) > 1 else s.Number(1)
     counts = isinstance(steps, s.Number) and isinstance(steps.value, int) and steps.value > 0
     if not 1 <= len(call.arguments) <= 3 or not counts or call.filter is not None or call.distinct:
-        name = _name_of(call)
+        name = name_of(call)
         raise context.error(
             call,
             f"{name} takes a value, a number of rows, and a default",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.api.checks import aggregate_name
 from headrace.api.every_instant import aggregate_node
 from headrace.api.grouped import Grouped
-from headrace.api.ranking import top_node
+from headrace.api.ranking import first_rows, top_node
 from headrace.api.stream import Stream
 from headrace.api.times import payloads
 from headrace.expr import AggregateCall, Expr, col, count
@@ -209,8 +210,11 @@ class Grouping:
 
     def _once(self, made: Stream) -> Stream:
         """Each answer once: of a window, or at every instant."""
-        windowed = self.item.windowing is not None or self.item.windows is not None
-        return once(made) if windowed else made.distinct()
+        return once(made) if self._windowed else made.distinct()
+
+    @property
+    def _windowed(self) -> bool:
+        return self.item.windowing is not None or self.item.windows is not None
 
     def _first(self, made: Stream, limit: s.Limit) -> Stream:
         names = {name: name for name in made.schema.names}
@@ -221,8 +225,9 @@ class Grouping:
         distinct = [col(name) for name in names] if self.part.distinct else []
         with self.context.at(limit):
             divided = Grouped(made, keys).window(Snapshot())
-            top = top_node(
-                made.node, divided.grouped.keys, divided.over, divided.policy,
+            find = partial(top_node, window=divided.over) if self._windowed else first_rows
+            top = find(
+                made.node, divided.grouped.keys, policy=divided.policy,
                 k=limit.count, by=by, descending=descending, distinct=distinct, skip=limit.offset,
             )  # fmt: skip
             return Stream(top)

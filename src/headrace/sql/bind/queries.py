@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from headrace.api.grouped import Grouped
-from headrace.api.ranking import distinct_rows, top_node
+from headrace.api.ranking import distinct_rows, first_rows, top_node
 from headrace.api.stream import Stream
 from headrace.expr import Expr, col
 from headrace.expr.nodes import Column
@@ -46,6 +46,7 @@ from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
+from headrace.sql.bind.window_functions import has_window_functions, in_column_windows, with_brackets
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
@@ -124,6 +125,11 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
+        if has_window_functions(part):
+            body = with_brackets(self, part, tick)
+            if not isinstance(body, s.Select):
+                return self.body(body, tick)
+            part = body
         if part.qualify is not None:
             rows = qualified(self, part, tick)
             return without_duplicates(plain(rows)) if part.distinct else rows
@@ -244,17 +250,22 @@ class Queries:
         distinct = [expr for _, expr in self._outputs(part.entries, item, {})] if part.distinct else []
         self._check_distinct(part, expressions, distinct)
         windowing = item.windowing
-        if windowing is None:
-            divided = Grouped(item.stream, tuple((key.name, key) for key in keys)).window(Snapshot())
-            keys = []
-        else:
-            divided = Grouped(item.stream, windowing.keys).window(windowing.window)
-        with self.context.at(part.limit):
-            node, groups = divided.grouped.stream.node, divided.grouped.keys
-            top = top_node(
-                node, groups, divided.over, divided.policy,
-                k=part.limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=part.limit.offset,
-            )  # fmt: skip
+        limit = part.limit
+        with self.context.at(limit):
+            if windowing is None:
+                divided = Grouped(item.stream, tuple((key.name, key) for key in keys)).window(Snapshot())
+                node, groups = divided.grouped.stream.node, divided.grouped.keys
+                top = first_rows(
+                    node, groups, divided.policy,
+                    k=limit.count, by=by, descending=descending, distinct=distinct, skip=limit.offset,
+                )  # fmt: skip
+            else:
+                divided = Grouped(item.stream, windowing.keys).window(windowing.window)
+                node, groups = divided.grouped.stream.node, divided.grouped.keys
+                top = top_node(
+                    node, groups, divided.over, divided.policy,
+                    k=limit.count, by=by, descending=descending, each=keys, distinct=distinct, skip=limit.offset,
+                )  # fmt: skip
         return replace(item, stream=lasting(Stream(top), joined), windowing=None)
 
     def check_limit(self, part: s.Select) -> None:
@@ -415,7 +426,7 @@ class Queries:
 
     def timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
-        return event_columns(self.context, part, self._item(place, tick), alone=all(map(is_unnest, part.joins)))
+        return event_columns(self.context, part, self.item(place, tick), alone=all(map(is_unnest, part.joins)))
 
     def check_alias(self, part: s.FromItem) -> None:
         alias = part.alias
@@ -437,7 +448,11 @@ class Queries:
             raise self.context.error(part.brackets[0], "a table has no windows", given=to_sql(part))
         return entry
 
-    def _item(self, part: s.FromItem, tick: Tick) -> Item:
+    def item(self, part: s.FromItem, tick: Tick) -> Item:
+        """What stands in FROM."""
+        if isinstance(part.stream, s.WindowFunction):
+            place = replace(part.stream.rows, alias=part.alias or part.stream.rows.alias)
+            return in_column_windows(self, part.stream, self.item(place, tick))
         table = self.table(part)
         if table is not None:
             return stored(table, part)

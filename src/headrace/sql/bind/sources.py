@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.adapters.registry import adapter_names, option_names, sink_class, source_adapter, source_class
-from headrace.api import frames, inputs, outputs, services
+from headrace.api import frames, inputs, lake, outputs, services
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
@@ -408,10 +408,15 @@ def _postgres_table(arguments: Given, schema: Schema | None) -> Any:
     return services.postgres_table(arguments.text("dsn"), table, query=query, schema=schema)
 
 
+def _delta_table(arguments: Given, schema: Schema | None) -> Any:
+    return lake.delta_table(arguments.path(), version=arguments.values.get("version"), schema=schema)
+
+
 _Table = tuple[tuple[str, ...], Callable[[Given, Schema | None], Any]]
 #: The sources of tables: the arguments, and the rows or the path of a file.
 _TABLES: Mapping[str, _Table] = {
     **dict.fromkeys(("FILE", "CSV", "JSON", "PARQUET"), (("path",), _table_file)),
+    "DELTA": (("path", "version"), _delta_table),
     "POSTGRES": (("dsn", "table", "query"), _postgres_table),
 }
 

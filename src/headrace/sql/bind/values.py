@@ -101,8 +101,10 @@ def _counted(context: Context, part: s.Number, unit: int) -> int:
 
 
 def ticks_of(context: Context, part: s.Expression, unit: int = 1) -> int:
-    """An instant in ticks: a date and time, or a number of units."""
+    """An instant in ticks: a date and time, a number of units, or the time since 1970."""
     with context.at(part):
+        if isinstance(part, s.Duration) and part.amounts:
+            return duration_of(context, part)
         if isinstance(part, s.Number) and (unit > 1 or isinstance(part.value, int)):
             return _counted(context, part, unit)
         if isinstance(part, s.Unary) and part.operator == "-":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses
 from headrace.sql.build.patterns import PatternBuilder
-from headrace.sql.build.window_functions import window_call, with_window_functions
+from headrace.sql.build.window_functions import grouped_by_function, window_call
 from headrace.sql.syntax import Span
 
 __all__ = ["QueryBuilder"]
@@ -52,7 +52,7 @@ class QueryBuilder(PatternBuilder):
 
     def _done(self, body: s.Body | _Raw) -> s.Body:
         """A body with all its clauses."""
-        return with_window_functions(self, body.select) if isinstance(body, _Raw) else body
+        return grouped_by_function(self, body.select) if isinstance(body, _Raw) else body
 
     def query_in_parentheses(self, at: Span, query: s.Query) -> s.Body:
         if query == s.Query(query.body):
@@ -178,7 +178,7 @@ class QueryBuilder(PatternBuilder):
 
     def from_item(self, at: Span, stream: s.Name | s.Subquery | s.FromItem, *parts: Any) -> s.FromItem:
         if isinstance(stream, s.FromItem):
-            return self.make(s.FromItem, at, parts, stream=stream.stream, brackets=stream.brackets)
+            return self.make(s.FromItem, at, parts, stream=stream.stream)
         alias = [part for part in parts if isinstance(part, Clause)]  # and the names of columns
         brackets = tuple(part for part in parts if not isinstance(part, Clause))
         return self.make(s.FromItem, at, alias, stream=stream, brackets=brackets)

@@ -156,6 +156,15 @@ def _(part: s.Unnest) -> str:
     return words(f"UNNEST({text(part.value)})", "WITH ORDINALITY" if part.ordinality else "")
 
 
+@writes(s.WindowFunction)
+def _(part: s.WindowFunction) -> str:
+    name = part.rows.stream
+    keys = f"PARTITION BY ({listed(part.keys)})" if part.keys else ""
+    rows = words("TABLE", text(name), keys) if isinstance(name, s.Name) else text(name)
+    more = [text(one) for one in (*part.spans, part.offset) if one is not None]
+    return f"{part.kind}({', '.join([rows, f'DESCRIPTOR({text(part.time)})', *more])})"
+
+
 @writes(s.Join)
 def _(part: s.Join) -> str:
     kind = "" if part.kind == "inner" else f"{part.kind.upper()} "

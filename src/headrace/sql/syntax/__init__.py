@@ -86,6 +86,7 @@ from headrace.sql.syntax.queries import (
     Unnest,
     Values,
     ValuesRow,
+    WindowFunction,
 )
 from headrace.sql.syntax.statements import (
     Ask,
@@ -163,5 +164,5 @@ __all__ = [
     "Split", "SplitBranch", "Stage", "Star",
     "Statement", "Subquery", "Subset", "TableColumn", "Text", "Truncate", "Tuples", "TypedColumn", "TypedText", "Unary",
     "Union", "Unnest", "UpdateRows", "UpdateTable", "Value", "Values", "ValuesRow", "Verify", "Window",
-    "WindowPolicies",
+    "WindowFunction", "WindowPolicies",
 ]  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.sql.syntax.expressions import Column, Expression, Name, Named, NamedWindow, OrderKey
+from headrace.sql.syntax.expressions import Column, Duration, Expression, Name, Named, NamedWindow, OrderKey
 from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
     "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "InQuery", "Into", "Join", "Limit", "NamedQuery", "Quantified",
-    "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow",
+    "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow", "WindowFunction",
 ]  # fmt: skip
 
 
@@ -40,10 +40,26 @@ class Unnest(Part):
 
 
 @dataclass(frozen=True)
-class FromItem(Part):
-    """A stream, a sub-select or the elements of a list, its brackets, its alias, other names for its columns."""
+class WindowFunction(Part):
+    """`TUMBLE(TABLE rows, DESCRIPTOR(ts), size)` in FROM; HOP and CUMULATE have the slide or step before the size,
+    SESSION has a gap. `keys` are those of `TABLE rows PARTITION BY (k)`.
+    """
 
-    stream: Name | Subquery | Unnest
+    kind: Literal["TUMBLE", "HOP", "SESSION", "CUMULATE"]
+    rows: FromItem
+    time: Column
+    spans: tuple[Duration, ...]
+    offset: Expression | None = None
+    keys: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class FromItem(Part):
+    """A stream, a sub-select, the elements of a list or a window function, its brackets, its alias, other names for its
+    columns.
+    """
+
+    stream: Name | Subquery | Unnest | WindowFunction
     brackets: tuple[Bracket, ...] = ()
     alias: Name | None = None
     columns: tuple[Name, ...] = ()

@@ -7,14 +7,13 @@ dialect has no words for raises `NotInSql`; a node that is neither said nor list
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, ClassVar
 
+from headrace.api.ranking import unmerged
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
@@ -34,7 +33,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.calls import called
+from headrace.sql.unbind.calls import called, literal
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
@@ -149,6 +148,9 @@ class Unbinder:
     def _select(self, node: p.Select) -> s.Query:
         where = node.input if isinstance(node.input, p.Where) else None
         times = where.input if where is not None else node.input
+        top = unmerged(node)
+        if top is not None:
+            return self._top(top, merged=True)
         if isinstance(times, p.EventTimes) and times not in self.names:
             return self._timed(node, where, times)
         return s.Query(s.Select(self.entries(node.outputs), self.item(node.input)))
@@ -203,11 +205,14 @@ class Unbinder:
         source = self.item(node.input, self._window(node))
         return s.Query(s.Select((*keys, *self.entries(node.outputs)), source, group=group), **_ticking(node.window))
 
-    def _top(self, node: p.Top) -> s.Query:
+    def _top(self, node: p.Top, *, merged: bool = False) -> s.Query:
         if node.distinct or node.places:
             raise NotInSql(node.describe())
         directions = zip(node.by, node.directions, strict=True)
         order = tuple(s.OrderKey(self.expression(expr), down) for expr, down in directions)
+        if merged:
+            limit = s.Limit(node.k, self._columns(node), node.skip)
+            return s.Query(_everything(self.item(node.input), order=order, limit=limit))
         limit = s.Limit(node.k, tuple(map(self.expression, node.each)), node.skip)
         source = self.item(node.input, self._window(node, partition=self._columns(node)))
         return s.Query(_everything(source, order=order, limit=limit), **_ticking(node.window))
@@ -325,7 +330,7 @@ class Unbinder:
         if isinstance(expr, (engine.Duration, engine.IntervalValue, engine.Months)):
             return _length(expr)
         if isinstance(expr, engine.Literal):
-            return _literal(expr.value)
+            return literal(expr.value)
         if isinstance(expr, engine.Cast):
             return s.Cast(self.expression(expr.child), _name(expr.to.value))
         if isinstance(expr, engine.Case):
@@ -342,7 +347,7 @@ class Unbinder:
         if isinstance(expr, AggregateCall):
             function = "string_agg" if expr.function == "concat" else expr.function
             argument = s.Star() if expr.argument is None else self.expression(expr.argument)
-            return s.Call((_name(function),), (argument, *map(_literal, expr.parameters)), over=self.frame)
+            return s.Call((_name(function),), (argument, *map(literal, expr.parameters)), over=self.frame)
         of_match = navigated(expr, self.expression)
         if of_match is not None:
             return of_match
@@ -467,28 +472,3 @@ def _ticking(window: WindowKind) -> dict[str, Any]:
     if not isinstance(window, Slides) or window.tick == "tuple":
         return {}
     return {"tick": window.tick, "tick_by": None if window.batch is None else _column(window.batch)}
-
-
-def _literal(value: Any) -> s.Expression:
-    if value is None or isinstance(value, bool):
-        return s.Value(value)
-    if isinstance(value, str):
-        if "\0" in value:
-            raise NotInSql(repr(value))
-        return s.Text(value)
-    if isinstance(value, datetime):
-        return s.DateTime(value.replace(tzinfo=None).isoformat())
-    if isinstance(value, (date, time)):
-        return s.TypedText("DATE" if isinstance(value, date) else "TIME", str(value))
-    if isinstance(value, Decimal):
-        return s.TypedText("DECIMAL", f"{value:f}")
-    if isinstance(value, float) and not math.isfinite(value):
-        return _not_finite(value)
-    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
-    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
-
-
-def _not_finite(value: float) -> s.Expression:
-    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
-    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
-    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity

@@ -1,12 +1,20 @@
-"""Calls of functions in the words of the dialect; see `unbind` for the rest."""
+"""Literals and calls of functions in the words of the dialect; see `unbind` for the rest."""
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from headrace.expr.signatures import struct_names
+=======
+import math
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+>>>>>>> 27defbd0f22be03d5b615eb5f63fabeb84a55e4c
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
-__all__ = ["called"]
+__all__ = ["called", "literal"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -39,6 +47,7 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
 
 
+<<<<<<< HEAD
 def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
     """An element of a list, a struct, or a field of one; names are the last argument."""
     if function == "element_at":
@@ -49,3 +58,29 @@ def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
         return s.Field(arguments[0], s.Name(names.value))
     fields = zip(struct_names(names.value), arguments[:-1], strict=True)
     return s.Call((s.Name("struct_pack"),), named=tuple(s.Named(s.Name(name), value) for name, value in fields))
+=======
+def literal(value: Any) -> s.Expression:
+    """A value that is the same in every row."""
+    if value is None or isinstance(value, bool):
+        return s.Value(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise NotInSql(repr(value))
+        return s.Text(value)
+    if isinstance(value, datetime):
+        return s.DateTime(value.replace(tzinfo=None).isoformat())
+    if isinstance(value, (date, time)):
+        return s.TypedText("DATE" if isinstance(value, date) else "TIME", str(value))
+    if isinstance(value, Decimal):
+        return s.TypedText("DECIMAL", f"{value:f}")
+    if isinstance(value, float) and not math.isfinite(value):
+        return _not_finite(value)
+    negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)
+    return s.Unary("-", s.Number(-value)) if negative else s.Number(value)
+
+
+def _not_finite(value: float) -> s.Expression:
+    """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
+    infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
+    return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity
+>>>>>>> 27defbd0f22be03d5b615eb5f63fabeb84a55e4c

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.api.stream import Stream
+from headrace.border import as_ticks, shown
 from headrace.events import history_diff
 from headrace.expr import Expr, col
 from headrace.history.duckdb import DuckDBHistory
@@ -299,11 +300,11 @@ def times(trial: Trial) -> None:
         steps = tuple(Promise(moved(s.time)) if isinstance(s, Promise) else s for s in stream.steps)
         return replace(stream, stories=stories, steps=steps)
 
-    cht = _again(trial, later)
+    cht = as_ticks(_again(trial, later))
     for name in ("le", "re"):
         back = pc.if_else(pc.equal(cht[name], INFINITY), cht[name], pc.subtract(cht[name], by))
         cht = cht.set_column(cht.schema.get_field_index(name), name, back)
-    trial.same(cht, f"{by} ticks later")
+    trial.same(shown(cht, dates=trial.node.dates), f"{by} ticks later")
 
 
 def _again(trial: Trial, change: Callable[[StoryStream], StoryStream]) -> pa.Table:

@@ -28,7 +28,7 @@ from headrace.io.origins import Events, Files
 from headrace.plan.group_apply import GroupApply, GroupInput
 from headrace.plan.nodes import Admit, Node, PerWindow, Recurse, Source, sources_of, walk
 from headrace.plan.policies import Advance, Changed, Edge, Explicit, Interval, Physical
-from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema, Type
+from headrace.schema import ARRIVAL, POSITION, STAMPS, Field, Schema, Type
 from headrace.testing.generators.generate import Pattern, generate
 from headrace.testing.generators.stories import Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS, Setting, Traits
@@ -38,6 +38,8 @@ from headrace.time import INFINITY
 
 __all__ = ["over_sources", "own_cases"]
 
+#: The column with the time of a row, where the source computes it.
+_AT = "_at"
 #: In units, longer than any drawn lifetime: for columns that have no value for "never".
 _LONGEST = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,14 +179,20 @@ class OwnFeed:
             stamped, dated = ARRIVAL in columns, self.source.dates
             source = Source(origin, columns, Physical(), Explicit("raise"), "raise", stamped=stamped, dated=dated)
             return Stream(Admit(source))
-        rows = [{name: story.payload[name] for name in generated.schema.names} for story in self._in_order(generated)]
-        write_files(pa.Table.from_pylist(rows, schema=self.source.schema.arrow), generated.cuts, folder)
+        names = generated.schema.names
+        rows = [{name: s.payload[name] for name in names} | {_AT: s.le} for s in self._in_order(generated)]
         files = Files(str(folder), Format("parquet"), label=str(self.source.origin), holds_stamps=True)
         policy = self.source.policy
         late = "divert" if policy.late == "raise" else policy.late
         policy = replace(policy, late=late, max_skew=None) if isinstance(policy, Advance) else Explicit(late)
-        columns = self.source.schema
-        return Stream(replace(self.source, origin=files, columns=columns, policy=policy, stamped=ARRIVAL in columns))
+        source, columns = self.source, self.source.schema
+        if _time_columns(source) is None:  # samples at a time that is computed: theirs is a column instead
+            assert isinstance(source.lifetime, Edge)
+            source = replace(source, lifetime=replace(source.lifetime, at=Column(_AT)), dated=source.dates)
+            columns = Schema((*columns, Field(_AT, Type.LONG)))
+        write_files(pa.Table.from_pylist(rows, schema=columns.arrow), generated.cuts, folder)
+        fed = Stream(replace(source, origin=files, columns=columns, policy=policy, stamped=ARRIVAL in columns))
+        return fed if columns == self.source.schema else fed.select(*self.source.schema.names)
 
     def _in_order(self, generated: StoryStream) -> list[Story]:
         return [generated.stories[step] for step in generated.steps if isinstance(step, int)]
