@@ -390,7 +390,9 @@ class Call(Expr):
         if by_ticks is not None:
             return by_ticks.bind(schema)
         node, args = resolved(self, args)
-        signature = lookup(node.function).rule(node, [None if arg.untyped else arg.type for arg in args])
+        keeps = node.function == "struct"  # CAST(NULL AS LONG) is a field of LONG
+        known = [None if arg.untyped and not keeps else arg.type for arg in args]
+        signature = lookup(node.function).rule(node, known)
         return Bound(node, signature.result, tuple(map(Bound.widened, args, signature.operands)))
 
     def _moved_by_months(self) -> Expr:

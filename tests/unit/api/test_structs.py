@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,8 +160,8 @@ def test_refused(text: str, message: str):
 
 def test_a_function_of_structs():
     @hr.udf(takes=["STRUCT<a LONG, b STRING>"], returns="STRUCT<a LONG, n INT>")
-    def counted(s):
-        return {"a": s["a"], "n": len(s["b"])}
+    def counted(s: dict[str, Any] | None) -> dict[str, Any] | None:
+        return {"a": s["a"], "n": len(s["b"])} if s else None
 
     found = shops().select(x=counted(col("s"))).cht()["x"].to_pylist()
     assert found == [{"a": 1, "n": 1}, {"a": None, "n": 1}, None, {"a": 1, "n": 1}]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from headrace.expr.signatures import struct_names
-=======
 import math
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
->>>>>>> 27defbd0f22be03d5b615eb5f63fabeb84a55e4c
+from headrace.expr.signatures import struct_names
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
@@ -47,7 +44,6 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
 
 
-<<<<<<< HEAD
 def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
     """An element of a list, a struct, or a field of one; names are the last argument."""
     if function == "element_at":
@@ -58,7 +54,8 @@ def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
         return s.Field(arguments[0], s.Name(names.value))
     fields = zip(struct_names(names.value), arguments[:-1], strict=True)
     return s.Call((s.Name("struct_pack"),), named=tuple(s.Named(s.Name(name), value) for name, value in fields))
-=======
+
+
 def literal(value: Any) -> s.Expression:
     """A value that is the same in every row."""
     if value is None or isinstance(value, bool):
@@ -83,4 +80,3 @@ def _not_finite(value: float) -> s.Expression:
     """No literal is infinite, but a text that says too much for a DOUBLE is; less itself, that is no number."""
     infinity = s.Cast(s.Text("-1e999" if value < 0 else "1e999"), s.Name("DOUBLE"))
     return s.Binary("-", infinity, infinity) if math.isnan(value) else infinity
->>>>>>> 27defbd0f22be03d5b615eb5f63fabeb84a55e4c
