@@ -404,7 +404,8 @@ def composed() -> Iterator[Expr]:
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
 MATRIX = [
-    *arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *spans(), *composed(), *arrays(),
+    *arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *spans(), *composed(),
+    *arrays(),
 ]  # fmt: skip
 
 
