@@ -12,27 +12,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.expr import (
-    FUNCTIONS,
-    Alias,
-    Call,
-    Case,
-    Cast,
-    Column,
-    Expr,
-    Literal,
-    array,
-    call,
-    coalesce,
-    col,
-    concat,
-    evaluate,
-    greatest,
-    if_else,
-    least,
-    lit,
-    struct,
-    when,
-)
+    FUNCTIONS, Alias, Call, Case, Cast, Column, Expr, Literal, array, call, coalesce, col, concat, evaluate, greatest,
+    if_else, least, lit, struct, when,
+)  # fmt: skip
 from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
 from headrace.expr.nodes import Duration, IntervalValue, Months
@@ -417,19 +399,9 @@ def composed() -> Iterator[Expr]:
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
 MATRIX = [
-    *arithmetic(),
-    *bits(),
-    *logic(),
-    *texts(),
-    *dates(),
-    *casts(),
-    *decimals(),
-    *days(),
-    *spans(),
-    *composed(),
-    *arrays(),
-    *structs(),
-]
+    *arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *spans(), *composed(),
+    *arrays(), *structs(),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

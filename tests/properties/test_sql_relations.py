@@ -123,6 +123,62 @@ SETS = [
     "SELECT x FROM a WHERE x IN (VALUES (1), (7))",
     "SELECT x FROM a WHERE k IN (SELECT k FROM b INTERSECT SELECT k FROM c)",
     "SELECT * FROM (SELECT k, i FROM a UNION ALL SELECT k, i FROM b) AS u WHERE i > 0",
+    "SELECT k FROM a EXCEPT ALL SELECT k FROM b",
+    "SELECT k, i FROM a INTERSECT ALL SELECT k, i FROM b",
+    "SELECT k FROM a EXCEPT ALL (SELECT k FROM b INTERSECT ALL SELECT k FROM c)",
+    "SELECT i FROM a UNION ALL SELECT i FROM b EXCEPT ALL SELECT j FROM c",
+    "SELECT k FROM a INTERSECT ALL SELECT k FROM t",
+]
+LATERAL = [
+    "SELECT x, t.y FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS t",
+    "SELECT a.x, top.y FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.y < a.x ORDER BY y, i LIMIT 2) AS top ON true",
+    "SELECT a.x, t.* FROM a CROSS JOIN LATERAL (SELECT b.k, y, a.i + y AS n FROM b WHERE b.k = a.k AND b.i < a.x) t",
+    "SELECT x, n, s FROM a, LATERAL (SELECT count(*) AS n, sum(y) + a.x AS s FROM b WHERE b.k = a.k) AS t",
+    "SELECT x, n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.i < a.i HAVING count(*) < 2) AS t",
+    "SELECT x, n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.i < a.i) AS t ON t.n > 1",
+    "SELECT x, j, n FROM a LEFT JOIN LATERAL (SELECT i j, count(*) n FROM b WHERE b.k = a.k GROUP BY i) t ON n > 0",
+    "SELECT x, s FROM a, LATERAL (SELECT a.x + a.i AS s WHERE a.x > 0) AS t",
+    "SELECT x, v FROM a, LATERAL (VALUES (a.x), (a.i), (7)) AS t(v)",
+    "SELECT x, u.v, z FROM a, LATERAL (SELECT y FROM b WHERE k = a.k) t, LATERAL (SELECT y v, z FROM c WHERE j = y) u",
+    "SELECT x, z, n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.i >= a.i) t, c WHERE c.k = a.k AND n > 0",
+    "SELECT x, v FROM a, LATERAL (SELECT y AS v FROM b WHERE b.k = a.k UNION SELECT j FROM c WHERE c.j < a.x) AS t",
+    "SELECT x, v FROM a, LATERAL (SELECT DISTINCT y AS v FROM b WHERE b.i < a.i) AS t",
+    "SELECT x, y FROM a, LATERAL (SELECT y FROM b FULL JOIN c ON b.k = c.k WHERE b.i = a.i OR c.j = a.x) AS t",
+    "SELECT x, n FROM a, LATERAL (SELECT y, count(*) OVER () AS n FROM b WHERE b.i < a.i) AS t",
+    "SELECT x, count(*) AS n FROM a, LATERAL (SELECT y FROM b WHERE b.k = a.k) AS t WHERE t.y > 0 GROUP BY x",
+    "SELECT x FROM a WHERE EXISTS (SELECT * FROM b, LATERAL (SELECT z FROM c WHERE c.j = b.i AND c.k = a.k) AS t)",
+]
+DEEP = [
+    "SELECT k, x, (SELECT count(*) FROM b WHERE b.i < a.i) AS n FROM a",
+    "SELECT k, x, (SELECT max(y) FROM b WHERE b.k = a.k AND b.i <> a.i) AS n FROM a",
+    "SELECT k, x, (SELECT sum(y * a.x) FROM b) AS n FROM a",
+    "SELECT k, x FROM a WHERE x > (SELECT avg(y) FROM b WHERE b.i >= a.i AND (b.k = a.k OR b.k IS NULL))",
+    "SELECT k, x, (SELECT y FROM b WHERE b.i <= a.i AND y IS NOT NULL ORDER BY y DESC LIMIT 1) AS top FROM a",
+    "SELECT k, x FROM a WHERE x NOT IN (SELECT max(y) FROM b WHERE b.k = a.k)",
+    "SELECT k, x FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b.k = a.k HAVING count(*) = 0)",
+    "SELECT k, x FROM a WHERE EXISTS (SELECT i FROM b WHERE b.i < a.i GROUP BY i HAVING count(*) > 1)",
+    "SELECT x FROM a WHERE EXISTS (SELECT * FROM b WHERE NOT EXISTS (SELECT * FROM c WHERE c.j = b.i AND c.k = a.k))",
+    "SELECT k, x FROM a WHERE x = (SELECT max(y) FROM b WHERE b.i IN (SELECT j FROM c WHERE c.j < a.x))",
+    "SELECT k, x, (SELECT count(*) FROM b WHERE y > (SELECT min(j) FROM c WHERE c.k = a.k)) AS n FROM a",
+    "SELECT k, x FROM a WHERE EXISTS (SELECT * FROM (SELECT i FROM b WHERE b.k = a.k) AS t WHERE t.i > 0)",
+    "SELECT k, x, (SELECT count(*) FROM (SELECT DISTINCT i FROM b WHERE b.y < a.x) AS t) AS n FROM a",
+    "SELECT k, x FROM a WHERE EXISTS (SELECT y FROM b WHERE b.k = a.k EXCEPT SELECT j FROM c WHERE c.k = a.k)",
+    "SELECT k, x FROM a WHERE x IN (SELECT y FROM b WHERE b.k = a.k UNION ALL SELECT a.i)",
+    "SELECT k, x FROM a WHERE EXISTS (SELECT * FROM b JOIN c ON b.k = c.k AND c.j < a.x)",
+    "SELECT k, i, x IN (SELECT y FROM b WHERE b.i < a.i AND EXISTS (SELECT * FROM c WHERE c.j = a.x)) AS e FROM a",
+    "SELECT k, sum(x) AS s FROM a GROUP BY k HAVING sum(x) > (SELECT count(*) FROM b WHERE b.k < a.k)",
+]
+ON = [
+    "SELECT a.x, b.y FROM a JOIN b ON a.k = b.k AND EXISTS (SELECT * FROM c WHERE c.j = a.i)",
+    "SELECT a.x, b.y FROM a JOIN b ON a.k = b.k AND a.x > (SELECT count(*) FROM c WHERE c.j < b.i)",
+    "SELECT a.x, b.y FROM a JOIN b ON a.x IN (SELECT j FROM c WHERE c.k = b.k)",
+    "SELECT a.x, b.y FROM a JOIN b ON a.k = b.k AND b.y NOT IN (SELECT j FROM c) FULL JOIN c ON c.k = a.k",
+    "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.y IN (SELECT j FROM c WHERE c.k = b.k)",
+    "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND a.x > (SELECT count(*) FROM c)",
+    "SELECT x, y FROM a FULL JOIN b ON a.k = b.k AND EXISTS (SELECT * FROM c WHERE j = b.i) AND x IN (SELECT j FROM c)",
+    "SELECT a.x, b.y FROM a RIGHT JOIN b ON a.k = b.k AND NOT EXISTS (SELECT * FROM c WHERE c.j = b.i)",
+    "SELECT a.x, b.y FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i < b.i",
+    "SELECT a.x, b.y FROM a FULL JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i = b.i",
 ]
 RUNNING = [
     "SELECT k, i, x, sum(x) OVER (PARTITION BY k ORDER BY i) AS s FROM a",
@@ -180,7 +236,7 @@ def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: in
     oracle_snapshots(text, inputs, TABLES, buckets=n)
 
 
-@pytest.mark.parametrize("text", [*TESTS, *VALUES, *SETS])
+@pytest.mark.parametrize("text", [*TESTS, *VALUES, *SETS, *LATERAL, *DEEP, *ON])
 @_few(8)
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):

@@ -22,7 +22,6 @@ KEYS = {"customers": ["cid"], "products": ["pid"], "orders": ["oid"], "items": [
 #: What the dialect lacks, and the queries that wait for it.
 MISSING = {
     "ROLLUP": ["sums of several kinds"],
-    "LATERAL": ["the dearest item of each order, by LATERAL"],
     "DISTINCT ON": ["one of each, by DISTINCT ON"],
     "ORDER BY in an aggregate": ["names in a list"],
 }  # fmt: skip

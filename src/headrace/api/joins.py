@@ -42,11 +42,12 @@ def checked_how(how: Any, kinds: Sequence[str] = get_args(How)) -> Any:
     raise PlanError("there is no such join", given=how, allowed=", ".join(kinds), instead=f"how={close!r}")
 
 
-def join_node(left: Node, right: Node, on: Any, where: Expr | None, how: Any) -> Node:
-    """The join of two plans."""
-    parts = joined(left, right, _key_pairs(on), where)
+def join_node(left: Node, right: Node, on: Any, where: Expr | None, how: Any, same: Any = ()) -> Node:
+    """The join of two plans; in the keys `same`, nulls are equal."""
+    parts = joined(left, right, (*_key_pairs(same), *_key_pairs(on)), where)
     left, right, keys, hidden = _keyed(parts.left, parts.right, parts.on)
-    return _without(getattr(_JoinKinds(Join(left, right, keys, parts.where)), how)(), (*hidden, *parts.hidden))
+    node = Join(left, right, keys, parts.where, groups=len(_key_pairs(same)))
+    return _without(getattr(_JoinKinds(node), how)(), (*hidden, *parts.hidden))
 
 
 def clip_node(node: Node, by: Node, on: Any) -> Node:
@@ -123,7 +124,7 @@ class _JoinKinds:
         """The join with its sides exchanged, and the names that the columns of this join have in it."""
         node = self.node
         on = tuple((theirs, ours) for ours, theirs in node.on)
-        exchanged = Join(node.right, node.left, on)
+        exchanged = Join(node.right, node.left, on, groups=node.groups)
         names = {name: exchanged.right_columns.get(name, name) for name in node.left.schema.names}
         names |= {new: name for name, new in node.right_columns.items()}
         if node.where is None:

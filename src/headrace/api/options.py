@@ -27,13 +27,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class StartOptions(TypedDict, total=False):
-    """Options of a query that is started; `master`, `spark`, `spark_checkpoint` and `options` are for Spark only."""
+    """Options of a query that is started; `master`, `spark`, `spark_checkpoint`, `options` and `py_files` are for Spark
+    only.
+    """
 
     checkpoint: str | None
     """The directory or URL of the query's state; another start with it continues the query."""
     buckets: int | None
-    """The number of buckets. Default: one for each core on Spark; in process one, or one for each core if a run joins
-    or matches rows of large files."""
+    """The number of buckets. Default: one for each core of the cluster on Spark; in process one, or one for each core
+    if a run joins or matches rows of large files."""
     rows_per_batch: int | None
     """The most rows that a batch reads from sources with partitions. Default: it adapts, so that a batch takes about
     a second."""
@@ -56,6 +58,8 @@ class StartOptions(TypedDict, total=False):
     """A directory for Spark's own log: needed if the checkpoint is on an object store and only Spark reads a source."""
     options: dict[str, str] | None
     """Options for the Spark session, where one is started."""
+    py_files: Sequence[str]
+    """Code that Spark's workers import and do not have: Python files, archives, or directories of packages."""
 
 
 class RunOptions(StartOptions, total=False):

@@ -67,12 +67,23 @@ class DoctorCheck:
 def command(
     *,
     spark: Annotated[bool, typer.Option("--spark", help="Also start local Spark and run a tiny query.")] = False,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Also check the workers of this cluster, or of a Connect server.")
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="With --master: check that its workers reach this directory or s3:// URL."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
 ) -> None:
     """Check that Python, Java, packages, memory and disk are as Headrace needs them."""
     results = checks()
     if spark:
         results = [*results, spark_check()]
+    if master is not None:
+        from headrace.cli.cluster import cluster_checks  # it imports PySpark
+
+        results = [*results, *cluster_checks(master, storage)]
     ok = all(check.ok for check in results)
     if as_json:
         typer.echo(json.dumps({"ok": ok, "checks": [asdict(c) for c in results]}, indent=2, ensure_ascii=False))

@@ -23,7 +23,8 @@ B = hr.events("""
 
 
 def rows(text: str) -> list[tuple]:
-    return sorted(tuple(row.values()) for row in hr.sql(text, a=A, b=B).cht().to_pylist())
+    found = hr.sql(text, a=A, b=B).cht().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
 
 
 def test_exists_is_a_semi_join():
@@ -38,6 +39,46 @@ def test_a_count_of_nothing_is_zero():
     assert rows("SELECT k, (SELECT count(*) FROM b WHERE b.k = a.k) AS n FROM a WHERE k = 'a'") == [
         (1, 3, "a", 0), (3, 7, "a", 1), (7, 9, "a", 0),
     ]  # fmt: skip
+
+
+def test_a_count_beside_a_count():
+    text = "SELECT k, (SELECT count(*) + (SELECT max(y) FROM b WHERE b.y <= a.x) FROM b WHERE b.k = a.k) AS n FROM a"
+    assert rows(f"{text} WHERE k = 'a'") == [(1, 3, "a", None), (3, 7, "a", 4), (7, 9, "a", None)]
+
+
+def test_what_is_connected_by_more_than_equalities_is_answered_for_the_values_outside():
+    text = "SELECT k, (SELECT count(*) FROM b WHERE b.y < a.x) AS n FROM a"
+    assert rows(text) == [(1, 9, "a", 0), (2, 3, "b", 0), (3, 5, "b", 1)]
+
+
+def test_lateral_gives_the_rows_of_each_row():
+    text = "SELECT x, y, n FROM a LEFT JOIN LATERAL (SELECT y, a.x + y AS n FROM b WHERE b.y < a.x) AS t ON true"
+    assert rows(f"{text} WHERE x = 4") == [(2, 3, 4, None, None), (3, 5, 4, 3, 7)]
+    assert rows("SELECT x, v FROM a, LATERAL (VALUES (1), (a.x)) AS t (v) WHERE x = 4") == [(2, 5, 4, 1), (2, 5, 4, 4)]
+
+
+def test_lateral_of_one_row_needs_no_join():
+    node = hr.sql("SELECT k, s FROM a, LATERAL (SELECT a.x + 1 AS s) AS t WHERE s > 4", a=A).node
+    assert not any(isinstance(one, Join) for one in walk(node))
+
+
+def test_instants_have_an_answer_at_their_time():
+    points = A.point_at_start()
+    text = "SELECT k, n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.y <= a.x) AS t"
+    found = hr.sql(text, a=points.shift(3), b=B).cht().to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == [(4, 5, "a", 1), (5, 6, "b", 1)]
+
+
+def test_copies_of_instants():
+    points = hr.events("le | x\n1 | 7\n1 | 7\n2 | 7\n", "x LONG")
+    found = hr.sql("SELECT x FROM a EXCEPT ALL SELECT x FROM b", a=points, b=hr.events("le | x\n1 | 7\n", "x LONG"))
+    assert sorted(tuple(row.values()) for row in found.cht().to_pylist()) == [(1, 2, 7), (2, 3, 7)]
+
+
+def test_null_equals_null_as_a_key():
+    text = "SELECT a.x, b.y FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.x > 0"
+    (join,) = [node for node in walk(hr.sql(text, a=A, b=B).node) if isinstance(node, Join)]
+    assert (join.on, join.groups, str(join.where)) == ((("k", "k"),), 1, "x > 0")
 
 
 def test_a_join_of_a_list_is_by_the_equalities_of_where():
@@ -69,9 +110,14 @@ def test_values_are_a_relation():
         ("SELECT k, (SELECT y FROM b WHERE b.k = a.k) AS y FROM a", "may give only one row"),
         ("SELECT k, (SELECT * FROM b) AS y FROM a", "has one column"),
         ("SELECT k FROM a WHERE x IN (SELECT k, y FROM b)", "has 2 columns"),
-        ("SELECT k FROM a WHERE x > (SELECT max(y) FROM b WHERE b.y < a.x)", "connected by equalities"),
-        ("SELECT a.k FROM a JOIN b ON a.x IN (SELECT y FROM b)", "cannot stand here"),
-        ("SELECT k FROM a EXCEPT ALL SELECT k FROM b", "not there yet"),
+        ("SELECT a.k FROM a LEFT JOIN b ON a.x IN (SELECT y FROM b AS c WHERE c.y > b.y)", "about both"),
+        ("SELECT a.k FROM a RIGHT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k) t ON true", "joined to each of them"),
+        ("SELECT a.k FROM a, (SELECT y FROM b WHERE b.k = a.k) AS t", "there is no stream 'a' in FROM"),
+        ("SELECT a.k FROM a, LATERAL (SELECT y FROM b) [TUMBLING 10 ticks] t", "no window of its own"),
+        (
+            "SELECT a.k, (SELECT count(*) AS n FROM b [TUMBLING 10 ticks] WHERE b.y < a.x) AS n FROM a",
+            "a sub-query over a window is connected",
+        ),
         ("SELECT k FROM a EXCEPT SELECT k, y FROM b", "in an EXCEPT must have the same number"),
         ("SELECT a.x FROM a NATURAL JOIN (SELECT y FROM b) c", "there are none"),
         ("SELECT n FROM (VALUES (1)) AS v (n, m)", "only 1 columns"),

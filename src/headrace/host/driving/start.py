@@ -41,8 +41,10 @@ __all__ = ["Host", "StartRequest", "start_on"]
 class Host:
     """A place where the tasks of a query run."""
 
-    #: The default number of buckets of a new checkpoint.
-    buckets = 1
+    @property
+    def buckets(self) -> int:
+        """The default number of buckets of a new checkpoint."""
+        return 1
 
     @property
     def feeders(self) -> Sequence[Feeder]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -19,6 +18,7 @@ from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.feeder import SparkFeeder, spill, spooled_source
 from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
+from headrace.host.spark.workers import cluster_cores, prepare_workers
 from headrace.io.files import local_path
 from headrace.io.formats import Format
 from headrace.io.origins import Files, FrameRead, SparkRead
@@ -48,6 +48,7 @@ def start_query(
     timeout: DurationLike | None = None,
     name: str = "headrace",
     options: dict[str, str] | None = None,
+    py_files: Sequence[str] = (),
 ) -> Query:
     """Start streams, each into its sink, as one query on Spark.
 
@@ -56,11 +57,13 @@ def start_query(
     starts as soon as there is input and the batch before has ended. `max_trips` is the most trips of a loop across
     buckets in one batch; by default as many as fit in a second. `spark` is a session to run beside; it stays as it is.
 
+    `py_files` is code that workers import: Python files, archives, or directories of packages.
+
     `spark_checkpoint` is for a checkpoint on an object store with sources that only Spark can read: a directory that
     every worker can reach, for Spark's log of what it has read, and the rows that no batch has taken yet. It is part of
     the checkpoint: the query continues only with both.
     """
-    host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint))
+    host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint), py_files)
     return start_on(
         host,
         pairs,
@@ -87,13 +90,21 @@ class _SparkHost(Host):
     """Runs tasks in Spark jobs; Spark writes sources that only it can read to files."""
 
     def __init__(
-        self, spark: SparkSession | None, master: str | None, options: dict[str, str] | None, checkpoint: str | None
+        self,
+        spark: SparkSession | None,
+        master: str | None,
+        options: dict[str, str] | None,
+        checkpoint: str | None,
+        py_files: Sequence[str],
     ) -> None:
-        self._session, self._master, self._options = spark, master, options
+        self._session, self._master, self._options, self._py_files = spark, master, options, py_files
         #: The directory of Spark's own log, if not in the query's checkpoint.
         self._checkpoint = checkpoint
         self._fed: dict[str, SparkFeeder] = {}
-        self.buckets = min(os.cpu_count() or 1, 8)
+
+    @property
+    def buckets(self) -> int:
+        return cluster_cores(self.session)
 
     @property
     def feeders(self) -> Sequence[SparkFeeder]:
@@ -104,6 +115,7 @@ class _SparkHost(Host):
 
     def connect(self) -> None:
         self.session = self._session or get_session(self._master, self._options)
+        prepare_workers(self.session)
         warm_up(self.session, ["headrace.host.spark.worker"])
 
     def stored(self, source: Source, place: Checkpoint) -> Source:
@@ -138,7 +150,7 @@ class _SparkHost(Host):
         self._beside = self.session if is_connect(self.session) else beside(self.session)
         origins = [feeder.source.origin for feeder in self.feeders]
         secrets = [v for o in origins if isinstance(o, SparkRead) for v in hidden_values(o.options)]
-        return SparkExecutor(self._beside, job, name, secrets)
+        return SparkExecutor(self._beside, job, name, secrets, self._py_files)
 
     def begin(self, query: Query) -> None:
         for feeder in self.feeders:

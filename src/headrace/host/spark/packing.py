@@ -2,12 +2,16 @@
 
 Users' functions are pickled by value (`cloudpickle`). Pickling recurses, and a plan may be thousands of operators deep;
 so operators are pickled one by one, inputs first, and refer to each other by number.
+
+Functions and classes of modules are pickled by name; the modules' names are recorded, so that they can be shipped.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
 from typing import Any
 
 from pyspark.cloudpickle import CloudPickler
@@ -15,18 +19,34 @@ from pyspark.cloudpickle import CloudPickler
 from headrace.host.driving.plan import Job
 from headrace.plan.nodes import Node, walk
 
-__all__ = ["pack_job", "unpack_job"]
+__all__ = ["PackedJob", "pack_job", "unpack_job"]
+
+
+@dataclass(frozen=True)
+class PackedJob:
+    """A query as bytes, and the names of the modules that unpacking it imports."""
+
+    data: bytes
+    modules: frozenset[str]
 
 
 class _Packer(CloudPickler):
     """Pickles one object; nodes that were pickled before are numbers."""
 
-    def __init__(self, file: io.BytesIO, numbers: dict[int, int]) -> None:
+    def __init__(self, file: io.BytesIO, numbers: dict[int, int], modules: set[str]) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
-        self._numbers = numbers
+        self._numbers, self._modules = numbers, modules
 
     def persistent_id(self, obj: Any) -> int | None:
         return self._numbers.get(id(obj)) if isinstance(obj, Node) else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        reduced = super().reducer_override(obj)  # type: ignore[no-untyped-call]
+        if isinstance(obj, ModuleType):
+            self._modules.add(obj.__name__)
+        elif reduced is NotImplemented and isinstance(obj, type | FunctionType):
+            self._modules.add(obj.__module__)
+        return reduced
 
 
 class _Unpacker(pickle.Unpickler):
@@ -38,21 +58,22 @@ class _Unpacker(pickle.Unpickler):
         return self._nodes[number]
 
 
-def _packed(value: Any, numbers: dict[int, int]) -> bytes:
+def _packed(value: Any, numbers: dict[int, int], modules: set[str]) -> bytes:
     file = io.BytesIO()
-    _Packer(file, numbers).dump(value)  # type: ignore[no-untyped-call]
+    _Packer(file, numbers, modules).dump(value)  # type: ignore[no-untyped-call]
     return file.getvalue()
 
 
-def pack_job(job: Job) -> bytes:
+def pack_job(job: Job) -> PackedJob:
     """The query as bytes."""
     nodes = list(walk(*job.line.outputs))
     numbers: dict[int, int] = {}
+    modules: set[str] = set()
     parts = []
     for number, node in enumerate(nodes):
-        parts.append(_packed(node, numbers))
+        parts.append(_packed(node, numbers, modules))
         numbers[id(node)] = number
-    return pickle.dumps((parts, _packed(job, numbers)))
+    return PackedJob(pickle.dumps((parts, _packed(job, numbers, modules))), frozenset(modules))
 
 
 def unpack_job(data: bytes) -> Job:

@@ -32,6 +32,7 @@ from headrace.host.driving.tasks import run_intake, run_stage
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.host.spark.session import is_connect
+from headrace.host.spark.shipping import ship_code
 from headrace.pieces import Pieces, length
 from headrace.stages.message import Message, pack, unpack
 from headrace.store.log import Commit, Log
@@ -81,11 +82,15 @@ class SparkExecutor(Executor):
     from the store. So the frames of the next batch and of the next trip are built while this trip runs.
     """
 
-    def __init__(self, spark: SparkSession, job: Job, name: str, secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, spark: SparkSession, job: Job, name: str, secrets: Sequence[str] = (), py_files: Sequence[str] = ()
+    ) -> None:
         self.spark, self.job, self.name = spark, job, name
         #: Values of options that must not appear in messages.
         self.secrets = secrets
-        self._packed = pack_job(job)
+        packed = pack_job(job)
+        self._packed = packed.data
+        ship_code(spark, packed.modules, py_files)
         self._ready: dict[_TripPlan, DataFrame] = {}
         self._stopped = False
 

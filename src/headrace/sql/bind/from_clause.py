@@ -12,15 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headrace.errors import SqlError
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.conditions import all_of, columns_of, conjuncts, has_subquery
 from headrace.sql.bind.joins import Joins
+from headrace.sql.bind.lateral import Lateral, answered, is_lateral
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.times import joined_columns
-from headrace.sql.bind.unnest import all_unnested, around_unnest
+from headrace.sql.bind.unnest import all_unnested, is_unnest, unnested
 from headrace.sql.bind.windows import Tick
+from headrace.sql.printer import to_sql
 
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
@@ -47,28 +50,43 @@ class FromClause:
     queries: Queries
     part: s.Select
     tick: Tick
+    #: What a sub-query uses of the rows around it (`correlation.Domain`): it stands before the items of FROM.
+    around: Item | None = None
 
     def bound(self) -> tuple[Item, s.Select]:
         """The rows of FROM, and the SELECT with the conditions of WHERE that are left."""
         part, queries = self.part, self.queries
         for place in (part.source, *(join.right for join in part.joins)):
             queries.check_alias(place)
+        if self.around is not None:
+            return self._beside(self.around)
         first = queries.timed_item(part, part.source, self.tick)
-        before, joins, behind = around_unnest(queries.context, part.joins)
-        first = all_unnested(queries, first, before)
-        if not joins:
-            return first, part
-        item, rest = replace(self, part=replace(part, joins=joins)).with_joins(first)
-        return all_unnested(queries, item, behind), replace(rest, joins=part.joins)
+        if all(map(is_unnest, part.joins)):
+            return all_unnested(queries, first, part.joins), part
+        return self.with_joins(first)
+
+    def _beside(self, around: Item) -> tuple[Item, s.Select]:
+        """The rows around a sub-query, joined with the items of its FROM."""
+        part = self.part
+        if part.source == s.NO_SOURCE:
+            return around, part
+        step = s.Join("cross", part.source, at=part.source.at)
+        if all(join.kind in _KEEPS_LEFT for join in part.joins):
+            found, rest = replace(self, part=replace(part, joins=(step, *part.joins))).with_joins(around)
+            return found, replace(rest, joins=part.joins)
+        item, rest = replace(self, around=None).bound()
+        self._check_window(item, part.source)
+        whole, where = self._planned([_Operand(around, None), _Operand(item, step)], rest.where, pushable=True)
+        return whole, replace(rest, where=where)
 
     def with_joins(self, first: Item) -> tuple[Item, s.Select]:
         """The first item joined with the others."""
         part, queries = self.part, self.queries
         tables = [queries.table(place) for place in (part.source, *(join.right for join in part.joins))]
-        operands = [self._operand(join, table) for join, table in zip(part.joins, tables[1:], strict=True)]
-        left, where = self._all_joined(self._joins.ready(first), operands)
+        steps = [self._step(join, table) for join, table in zip(part.joins, tables[1:], strict=True)]
+        left, where = self._all_joined(self._joins.ready(first), steps)
         streams = [first] if tables[0] is None else []
-        streams += [one.item for one in operands if one.table is None]
+        streams += [one.item for one in steps if isinstance(one, _Operand) and one.table is None]
         shown = tuple(stream for item in streams for stream in item.shown) or first.shown
         item = replace(joined_columns(queries.context, part, left), shown=shown)
         return item, part if where is part.where else replace(part, where=where)
@@ -77,30 +95,66 @@ class FromClause:
     def _joins(self) -> Joins:
         return Joins(self.queries.context, self.queries.catalog.known)
 
-    def _operand(self, join: s.Join, table: TableEntry | None) -> _Operand:
-        item = self.queries.timed_item(self.part, join.right, self.tick)
+    def _step(self, join: s.Join, table: TableEntry | None) -> _Step:
+        if is_unnest(join) or is_lateral(join):
+            return join
+        try:
+            item = self.queries.timed_item(self.part, join.right, self.tick)
+        except SqlError:
+            if self.around is not None and isinstance(join.right.stream, s.Subquery):
+                return join  # it may use the rows around
+            raise
         if table is not None:
             return _Operand(item, join, table)
+        if self.around is not None:
+            self._check_window(item, join.right)
         return _Operand(self._joins.ready(item), join)
 
-    def _all_joined(self, left: Item, operands: list[_Operand]) -> tuple[Item, s.Expression | None]:
+    def _check_window(self, item: Item, place: s.FromItem) -> None:
+        if item.windowing is not None or item.windows is not None:
+            raise self.queries.context.error(
+                place,
+                "a sub-query over a window is connected with the rows outside by equalities in its WHERE",
+                given=to_sql(place),
+                allowed="WHERE inner.column = outer.column",
+                instead="FROM (SELECT … FROM stream [TUMBLING 10 s] …), with the condition around it",
+            )
+
+    def _all_joined(self, left: Item, steps: list[_Step]) -> tuple[Item, s.Expression | None]:
         where = self.part.where
-        while operands:
-            run = _run_length(operands)
+        while steps:
+            run = _run(steps)
             if run:
-                pushable = all(_kind(one) in _KEEPS_LEFT for one in operands[run:])
-                left, where = self._planned([_Operand(left, None), *operands[:run]], where, pushable=pushable)
-                operands = operands[run:]
+                pushable = all(_kind(one) in _KEEPS_LEFT for one in steps[len(run) :])
+                left, where = self._planned([_Operand(left, None), *run], where, pushable=pushable)
+                steps = steps[len(run) :]
             else:
-                left = self._joined(left, operands[0])
-                operands = operands[1:]
+                left = self._joined(left, steps[0])
+                steps = steps[1:]
         return left, where
 
-    def _joined(self, left: Item, right: _Operand) -> Item:
-        assert right.join is not None
-        if right.table is not None:
-            return self._joins.with_table(left, right.table, right.item, right.join)
-        return self._joins.joined(left, right.item, right.join)
+    def _joined(self, left: Item, step: _Step) -> Item:
+        if isinstance(step, s.Join):
+            return self._dependent(left, step)
+        assert step.join is not None
+        left, right, join = answered(self._subqueries, left, step.item, step.join)
+        if step.table is not None and right is step.item:
+            return self._joins.with_table(left, step.table, right, join)
+        return self._joins.joined(left, right, join)
+
+    def _dependent(self, left: Item, join: s.Join) -> Item:
+        """Rows with what is computed from each of them: the elements of a list, or a sub-query."""
+        if is_unnest(join):
+            return unnested(self.queries, left, join)
+        seen: tuple[Relation, ...] = left.relations
+        if not is_lateral(join) and self.around is not None:
+            there = {(one.name, one.level) for one in self.around.relations}
+            seen = tuple(one for one in seen if (one.name, one.level) in there)
+        return self._subqueries.joined(left, join, seen)
+
+    @property
+    def _subqueries(self) -> Lateral:
+        return Lateral(self.queries, self.tick)
 
     # --- the order of joins ------------------------------------------------------------------------------------------
 
@@ -111,10 +165,13 @@ class FromClause:
         kept = [] if pushable else conjuncts(where)
         pool = conjuncts(where) if pushable else []
         conditions: list[tuple[frozenset[int], s.Expression]] = []
+        answers: list[s.Expression] = []
         ons = [one for operand in operands if operand.join is not None for one in conjuncts(operand.join.on)]
         for one in (*ons, *pool):
             used = None if has_subquery(one) else self._used(one, operands)
-            if used is None or not used:
+            if has_subquery(one) and any(one is other for other in ons):
+                answers.append(one)
+            elif used is None or not used:
                 kept.append(one)
             else:
                 conditions.append((used, one))
@@ -136,8 +193,16 @@ class FromClause:
             step = replace(last, kind="inner" if met else "cross", on=all_of(met))
             joined = self._joined(joined, replace(found, join=step))
         assert joined is not None
-        in_order = sorted(joined.relations, key=lambda relation: _position(relation.name, operands))
-        return replace(joined, relations=tuple(in_order)), all_of(kept)
+        in_order = sorted(joined.relations, key=lambda relation: _position(relation, operands))
+        joined = replace(joined, relations=tuple(in_order))
+        return self._answered(joined, answers) if answers else joined, all_of(kept)
+
+    def _answered(self, item: Item, conditions: list[s.Expression]) -> Item:
+        """The joined rows for which conditions with sub-queries hold."""
+        rest, rows = self._subqueries.filtered(conditions, item)
+        if rest is None:
+            return rows
+        return replace(item, stream=rows.stream.where(self.queries.expressions(rows).predicate(rest)))
 
     def _filtered(
         self, operands: list[_Operand], conditions: list[tuple[frozenset[int], s.Expression]]
@@ -180,15 +245,22 @@ class FromClause:
         for column in columns_of(part):
             scopes = [Scope(self.queries.context, operand.item.relations) for operand in operands]
             known = [number for number, scope in enumerate(scopes) if scope.knows(column)]
+            own = [number for number in known if any(not one.level for one in operands[number].item.relations)]
+            known = own or known  # names of the rows around a sub-query are hidden by its own
             if len(known) != 1:
                 return None
             found.add(known[0])
         return frozenset(found)
 
 
-def _kind(operand: _Operand) -> str:
-    assert operand.join is not None
-    return operand.join.kind
+#: A join; one whose right side is computed from the rows before it is bound when these are.
+_Step = _Operand | s.Join
+
+
+def _kind(step: _Step) -> str:
+    join = step if isinstance(step, s.Join) else step.join
+    assert join is not None
+    return join.kind
 
 
 def _plain_inner(operand: _Operand) -> bool:
@@ -197,13 +269,15 @@ def _plain_inner(operand: _Operand) -> bool:
     return join.kind in ("inner", "cross") and not join.using and not join.natural
 
 
-def _run_length(operands: Sequence[_Operand]) -> int:
-    """How many of the first joins can be planned together; 0 if each has its own condition."""
-    run = 0
-    while run < len(operands) and _plain_inner(operands[run]):
-        run += 1
-    bare = any(one.join is not None and one.join.on is None for one in operands[:run])
-    return run if bare else 0
+def _run(steps: Sequence[_Step]) -> list[_Operand]:
+    """The first joins that can be planned together; none if each has its own condition."""
+    run: list[_Operand] = []
+    for step in steps:
+        if isinstance(step, s.Join) or not _plain_inner(step):
+            break
+        run.append(step)
+    ons = [one.join.on for one in run if one.join is not None]
+    return run if any(on is None or has_subquery(on) for on in ons) else []
 
 
 def _is_equality(part: s.Expression) -> bool:
@@ -230,8 +304,11 @@ def _order(items: list[int], edges: Sequence[frozenset[int]]) -> list[int]:
     return order
 
 
-def _position(name: str, operands: Sequence[_Operand]) -> int:
+def _position(relation: Relation, operands: Sequence[_Operand]) -> int:
     """Where a relation stands in FROM."""
+    wanted = (relation.name, relation.level)
     return next(
-        number for number, one in enumerate(operands) if any(relation.name == name for relation in one.item.relations)
+        number
+        for number, one in enumerate(operands)
+        if any((other.name, other.level) == wanted for other in one.item.relations)
     )

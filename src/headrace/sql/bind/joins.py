@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.api.joins import join_node
 from headrace.api.stream import Stream
 from headrace.errors import HeadraceError
 from headrace.expr import Expr, col, lit
@@ -38,10 +39,11 @@ _OUTER = frozenset({"left", "right", "full"})
 
 @dataclass(frozen=True)
 class Joins:
-    """Binds joins; `own` are the user's functions."""
+    """Binds joins; `own` are the user's functions. `instants`: two streams of instants meet where they are the same."""
 
     context: Context
     own: Mapping[str, Any]
+    instants: bool = False
 
     def ready(self, item: Item) -> Item:
         """The input of a join: events unchanged, or with the lifetime of their window if they have one."""
@@ -61,9 +63,13 @@ class Joins:
         stream = Stream(Select(contents.node, (*kept, (_UNTIL, until))))
         return replace(item, stream=stream, windowing=None, windows=windowing.window)
 
-    def joined(self, left: Item, right: Item, join: s.Join) -> Item:
-        """Pairs of overlapping events, or what else the kind of join makes of them; one side may be points."""
-        if join.kind != "clip" and has_points(left.stream.node) and has_points(right.stream.node):
+    def joined(self, left: Item, right: Item, join: s.Join, same: Sequence[tuple[Expr, Expr]] = ()) -> Item:
+        """Pairs of overlapping events, or what else the kind of join makes of them; one side may be points.
+
+        `same` are more keys, in which nulls are equal.
+        """
+        instants = has_points(left.stream.node) and has_points(right.stream.node)
+        if instants and join.kind != "clip" and not self.instants:
             met = self._met_in_time(left, right, join)
             if met is not None:
                 return replace(met, stream=met.stream.point_at_start())
@@ -76,7 +82,7 @@ class Joins:
                 "in an inner join also bounds of both times: a.ts BETWEEN b.ts - 5 min AND b.ts",
                 instead=f"{source} [SIZE 10 ON ts] on both sides, or {source} [RANGE 10 s]",
             )
-        return self._paired(left, right, join)
+        return self._paired(left, right, join, same)
 
     def _met_in_time(self, left: Item, right: Item, join: s.Join) -> Item | None:
         """Pairs of instants that the condition wants within a time of each other; None if it does not say so."""
@@ -89,27 +95,29 @@ class Joins:
         lasting = lasting_to_meet(self.context, join.on, both[0], both[1])
         return None if lasting is None else self._paired(*lasting, join)
 
-    def _paired(self, left: Item, right: Item, join: s.Join) -> Item:
+    def _paired(self, left: Item, right: Item, join: s.Join, same: Sequence[tuple[Expr, Expr]] = ()) -> Item:
         join = self._natural(left, right, join)
         if join.kind in _OUTER and not join.using:
             right = _keys_apart(left, right, self._condition(left, right, join).columns)
         condition = self._condition(left, right, join)
-        pairs = condition.pairs
+        same, pairs = [*same, *condition.same], condition.pairs
         if _UNTIL in left.stream.schema and _UNTIL in right.stream.schema:
             pairs = [*pairs, (col(_UNTIL), col(_UNTIL))]
         with self.context.at(join):
             if join.kind == "clip":
                 return replace(left, stream=left.stream.clip(right.stream, on=pairs))
-            names = names_beside(left.stream.schema, right.stream.schema, tuple(_columns(pairs)))
-            shared = {theirs: ours for ours, theirs in _columns(pairs) if ours == theirs}
+            keys = _columns([*same, *pairs])
+            names = names_beside(left.stream.schema, right.stream.schema, tuple(keys))
+            shared = {theirs: ours for ours, theirs in keys if ours == theirs}
             beside = [relation.renamed({**names, **shared}) for relation in right.relations]
             where = self._rest(condition.rest, left, right, names, (*left.relations, *beside))
-            stream = left.stream.join(right.stream, pairs, where, "inner" if join.kind == "cross" else join.kind)
+            kind = "inner" if join.kind == "cross" else join.kind
+            stream = Stream(join_node(left.stream.node, right.stream.node, pairs, where, kind, same))
         windows = left.windows if left.windows == right.windows else None
         if join.kind in ("semi", "anti"):
             return Item(stream, left.relations, windows=windows)
-        keys = shared if join.kind in _OUTER else {}
-        return Item(stream, _beside(left.relations, tuple(beside), keys, join.kind), windows=windows)
+        hidden = shared if join.kind in _OUTER else {}
+        return Item(stream, _beside(left.relations, tuple(beside), hidden, join.kind), windows=windows)
 
     def _rest(
         self,
@@ -153,27 +161,29 @@ class Joins:
         scopes = Scope(self.context, left.relations), Scope(self.context, right.relations)
         if join.using:
             names = [s.Column(name, at=name.at) for name in join.using]
-            return _Condition([(col(scopes[0].column(name)), col(scopes[1].column(name))) for name in names], [])
+            return _Condition([(col(scopes[0].column(name)), col(scopes[1].column(name))) for name in names], [], [])
         sides = tuple(
             Expressions(self.context, scope, item.stream.schema, self.own)
             for scope, item in zip(scopes, (left, right), strict=True)
         )
-        found = _Condition([], [])
+        found = _Condition([], [], [])
         for one in conjuncts(join.on):
             pair = _equal(one, sides[0], sides[1])
             if pair is None:
                 found.rest.append(one)
+            elif isinstance(one, s.IsDistinct):
+                found.same.append(pair)
             else:
                 found.pairs.append(pair)
-        if join.kind == "clip" and found.rest:
-            raise self.context.error(found.rest[0], "CLIP JOIN allows only equal columns", given=to_sql(found.rest[0]))
+            if join.kind == "clip" and (found.rest or found.same):
+                raise self.context.error(one, "CLIP JOIN allows only equal columns", given=to_sql(one))
         return found
 
     def with_table(self, left: Item, table: TableEntry, rows: Item, join: s.Join) -> Item:
         """A stream joined with the rows of a table, by a look-up where columns are equal."""
         natural = self._natural(left, rows, join)
         condition = self._condition(left, rows, natural)
-        by_columns = condition.pairs and len(condition.columns) == len(condition.pairs)
+        by_columns = condition.pairs and not condition.same and len(condition.columns) == len(condition.pairs)
         if not by_columns or natural.kind not in ("inner", "left") or (natural.kind == "left" and condition.rest):
             return self.joined(left, rows, join)
         if natural.kind == "left" and not natural.using:
@@ -196,15 +206,19 @@ class Joins:
 
 @dataclass(frozen=True)
 class _Condition:
-    """What a join is by: pairs of keys, of the left and of the right side, and other conditions."""
+    """What a join is by: pairs of keys, of the left and of the right side, and other conditions.
+
+    `same` are keys in which nulls are equal.
+    """
 
     pairs: list[tuple[Expr, Expr]]
+    same: list[tuple[Expr, Expr]]
     rest: list[s.Expression]
 
     @property
     def columns(self) -> list[tuple[str, str]]:
         """The pairs of columns among the keys."""
-        return _columns(self.pairs)
+        return _columns([*self.same, *self.pairs])
 
 
 def _columns(pairs: Sequence[tuple[Expr, Expr]]) -> list[tuple[str, str]]:
@@ -258,9 +272,14 @@ def _keys_apart(left: Item, right: Item, on: Sequence[tuple[str, str]]) -> Item:
 
 
 def _equal(part: s.Expression, left: Expressions, right: Expressions) -> tuple[Expr, Expr] | None:
-    """The keys of `a.x = b.y`, in either order: expressions of one side each; None if it is anything else."""
-    if not (isinstance(part, s.Binary) and part.operator == "=") or has_subquery(part):
+    """The keys of `a.x = b.y`, in either order: expressions of one side each; None if it is anything else.
+
+    `a.x IS NOT DISTINCT FROM b.y` has keys too.
+    """
+    equality = isinstance(part, s.Binary) and part.operator == "="
+    if not (equality or (isinstance(part, s.IsDistinct) and part.negated)) or has_subquery(part):
         return None
+    assert isinstance(part, (s.Binary, s.IsDistinct))
     for ours, theirs in ((part.left, part.right), (part.right, part.left)):
         if _is_of(ours, left, right) and _is_of(theirs, right, left):
             return _of_one_type(left, left.bind(ours), right, right.bind(theirs))

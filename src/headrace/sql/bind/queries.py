@@ -136,10 +136,10 @@ class Queries:
         item, part = self.rows(part, tick)
         return self.selected(part, item, tick)
 
-    def rows(self, part: s.Select, tick: Tick) -> tuple[Item, s.Select]:
-        """The rows of FROM, and the SELECT that is left to be done."""
+    def rows(self, part: s.Select, tick: Tick, around: Item | None = None) -> tuple[Item, s.Select]:
+        """The rows of FROM, beside those `around` a sub-query that uses them, and the SELECT that is left."""
         part = online(with_windows(self.context, part), self.catalog.known)
-        item, part = FromClause(self, part, tick).bound()
+        item, part = FromClause(self, part, tick, around).bound()
         return item, resolved(self.context, part, Scope(self.context, item.relations))
 
     def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
@@ -469,15 +469,13 @@ class Queries:
             stream = self.named(part.stream)
             rows = self.catalog.holds_rows(part.stream.text)
         whole = always(stream) if rows else None
-        relation = self._columns_named(
-            part, Relation(name, {column: column for column in visible(stream.schema.names)})
-        )
+        relation = self.columns_named(part, Relation(name, {column: column for column in visible(stream.schema.names)}))
         relation, stream, windowing = bracketed(
             self.context, self.catalog.known, tick, relation, stream, part, self.policy
         )
         return Item(stream, (relation,), windowing, shown=(whole or stream,))
 
-    def _columns_named(self, part: s.FromItem, relation: Relation) -> Relation:
+    def columns_named(self, part: s.FromItem, relation: Relation) -> Relation:
         """A relation with the columns that its alias names, by position."""
         if len(part.columns) > len(relation.columns):
             raise self.context.error(

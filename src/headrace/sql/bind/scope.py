@@ -47,6 +47,8 @@ class Relation:
     by_name: bool = False
     #: The columns of the plan that have the times of its events (`times.py`).
     times: Mapping[Moment | Literal["arrival"], str] = field(default_factory=dict)
+    #: How many queries lie between its FROM and the names that may mean it: 0 is the own FROM, which hides the others.
+    level: int = 0
 
     def without(self, names: Iterable[str]) -> Relation:
         """The same without some columns of the plan: a key that is null on one side only is told by the other."""
@@ -118,9 +120,16 @@ class Scope:
         found = {theirs for _, theirs in _found(column.name.text, relations)}
         return len(found) == 1 or (not found and _time(column.name.text, relations) is not None)
 
+    def mentions(self, column: Column) -> bool:
+        """Whether there is such a column, or several."""
+        named = column.stream is None or any(_same(r.name, column.stream.text) for r in self.relations)
+        return self.knows(column) or (named and bool(_found(column.name.text, self._meant(column.stream))))
+
     def star(self, star: Star) -> list[tuple[str, str]]:
         """The columns that `*` stands for: what they are called outside, and in the plan."""
         relations = self._meant(star.stream)
+        if star.stream is None:
+            relations = tuple(relation for relation in relations if not relation.level)
         wanted = {theirs: mine for relation in reversed(relations) for mine, theirs in relation.columns.items()}
         order = [theirs for relation in relations for theirs in relation.columns.values()]
         # Two streams may have a column of the same name: outside, both go by what the plan calls them.
@@ -139,8 +148,8 @@ class Scope:
         exact = [relation for relation in self.relations if relation.name == name.text]
         found = exact or [relation for relation in self.relations if _same(relation.name, name.text)]
         if found:
-            return found[0]
-        known = [relation.name for relation in self.relations if relation.name]
+            return min(found, key=lambda relation: relation.level)
+        known = [one.name for one in self.relations if one.name and not one.name.startswith("_sql_")]
         raise self.context.error(
             name,
             f"there is no stream {name.text!r} in FROM",
@@ -153,6 +162,8 @@ class Scope:
 def _time(wanted: str, relations: Sequence[Relation]) -> str | None:
     """The column of a time. Of several streams it is that of the joined events, which have no other columns."""
     moment = MOMENTS.get(wanted.lower())
+    nearest_level = min((relation.level for relation in relations), default=0)
+    relations = [relation for relation in relations if relation.level == nearest_level]
     several = sum(bool(relation.columns) for relation in relations) > 1
     able = [relation for relation in relations if not (several and relation.columns)]
     return next((found for relation in able if moment and (found := relation.times.get(moment))), None)
@@ -163,7 +174,14 @@ def _same(one: str, other: str) -> bool:
 
 
 def _found(wanted: str, relations: Iterable[Relation]) -> list[tuple[Relation, str]]:
-    exact = [(relation, relation.columns[wanted]) for relation in relations if wanted in relation.columns]
-    return exact or [
-        (relation, theirs) for relation in relations for mine, theirs in relation.columns.items() if _same(mine, wanted)
-    ]
+    """The columns of a name, in the nearest query that has one."""
+    given = list(relations)
+    for level in sorted({relation.level for relation in given}):
+        near = [relation for relation in given if relation.level == level]
+        exact = [(relation, relation.columns[wanted]) for relation in near if wanted in relation.columns]
+        found = exact or [
+            (relation, theirs) for relation in near for mine, theirs in relation.columns.items() if _same(mine, wanted)
+        ]
+        if found:
+            return found
+    return []

@@ -7,12 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.api.ranking import ranked_node
 from headrace.api.stream import Stream
 from headrace.expr import col
 from headrace.expr.evaluate import evaluate
 from headrace.expr.signatures import common
 from headrace.plan.instants import has_points
-from headrace.plan.nodes import Join, Node, Select
+from headrace.plan.nodes import Join, Node, Select, Top
+from headrace.plan.times import only
+from headrace.plan.windows import Snapshot
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
@@ -21,10 +24,12 @@ from headrace.sql.bind.grouping import once
 from headrace.sql.bind.relations import same_columns
 from headrace.sql.bind.scope import NOTHING, Scope
 from headrace.sql.bind.stored import held_forever
-from headrace.sql.printer import to_sql
+from headrace.time import INFINITY
 
 __all__ = ["combined", "one_row", "values", "without_duplicates"]
 
+#: The number of a copy of a row, in EXCEPT ALL and INTERSECT ALL.
+_COPY = "_sql_copy"
 _ONE = pa.table([pa.nulls(1, pa.bool_())], names=[NOTHING])  # not of a list: that loads pandas
 
 
@@ -34,16 +39,19 @@ def combined(context: Context, part: s.SetOperation, left: Stream, right: Stream
     if part.kind == "union":
         both = left.union(right)
         return both if part.all else without_duplicates(both)
-    if part.all:
-        raise context.error(
-            part,
-            f"{part.kind.upper()} ALL, which counts equal rows, is not there yet",
-            given=to_sql(part),
-            instead=f"{part.kind.upper()}, which keeps equal rows once",
-        )
-    rows = without_duplicates(left).node
-    missing = _without(rows, right.node)
-    return Stream(missing if part.kind == "except" else _without(rows, missing))
+    rows, others = (_numbered(left), _numbered(right)) if part.all else (without_duplicates(left).node, right.node)
+    found = _without(rows, others)
+    if part.kind == "intersect":
+        found = _without(rows, found)
+    return Stream(only(found, left.schema.names))
+
+
+def _numbered(stream: Stream) -> Node:
+    """Rows with a number that tells equal ones apart: at every instant, the copies of a row are 1, 2, 3, …"""
+    node, columns = stream.node, tuple((name, col(name)) for name in stream.schema.names)
+    if has_points(node):
+        return Top(node, columns, Snapshot(), INFINITY, (columns[0][1],), places=((_COPY, "row_number"),))
+    return ranked_node(node, columns, [columns[0][1]], False, {_COPY: "row_number"})
 
 
 def _without(rows: Node, others: Node) -> Node:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from headrace.api.stream import Stream
@@ -21,7 +20,7 @@ from headrace.sql.printer import to_sql
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["all_unnested", "around_unnest", "is_unnest", "no_stream", "unnested"]
+__all__ = ["all_unnested", "is_unnest", "no_stream", "unnested"]
 
 #: The list, where it is computed.
 _LIST = "_sql_list"
@@ -30,24 +29,6 @@ _LIST = "_sql_list"
 def is_unnest(join: s.Join) -> bool:
     """Whether the elements of a list are joined."""
     return isinstance(join.right.stream, s.Unnest)
-
-
-def around_unnest(
-    context: Context, joins: Sequence[s.Join]
-) -> tuple[tuple[s.Join, ...], tuple[s.Join, ...], tuple[s.Join, ...]]:
-    """The lists before the joins of FROM, the joins, and the lists behind them."""
-    before = tuple(takewhile(is_unnest, joins))
-    between = tuple(takewhile(lambda join: not is_unnest(join), joins[len(before) :]))
-    behind = tuple(joins[len(before) + len(between) :])
-    late = next((join for join in behind if not is_unnest(join)), None)
-    if late is not None:
-        raise context.error(
-            late,
-            "UNNEST stands before the joins of FROM or behind them, not between them",
-            given=to_sql(late),
-            instead="FROM (SELECT … FROM a, UNNEST(…) AS t(x)) AS u JOIN …",
-        )
-    return before, between, behind
 
 
 def all_unnested(queries: Queries, item: Item, joins: Sequence[s.Join]) -> Item:

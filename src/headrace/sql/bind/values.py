@@ -161,7 +161,7 @@ def no_value(context: Context, part: s.Part) -> Exception:
             part,
             "a sub-query cannot stand here",
             given=to_sql(part),
-            allowed="sub-queries in the list of a SELECT, in WHERE and in HAVING",
+            allowed="sub-queries in the list of a SELECT, in FROM, ON, WHERE and HAVING",
             instead="a sub-select in FROM that computes it first",
         )
     return context.error(part, "this has no value here", given=to_sql(part), allowed="an expression")

@@ -200,6 +200,9 @@ class QueryBuilder(PatternBuilder):
     def subquery(self, at: Span, query: s.Query) -> s.Subquery:
         return s.Subquery(query, at=at)
 
+    def lateral(self, at: Span, _: Token, query: s.Query) -> s.Subquery:
+        return s.Subquery(query, lateral=True, at=at)
+
     def _join(self, kind: str, at: Span, right: s.FromItem, clauses: Iterable[Clause]) -> s.Join:
         return self.make(s.Join, at, clauses, kind=kind, right=right)
 

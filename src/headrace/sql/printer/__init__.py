@@ -141,7 +141,7 @@ def _(part: s.Entry) -> str:
 
 @writes(s.Subquery)
 def _(part: s.Subquery) -> str:
-    return f"(\n{indented(text(part.query))}\n)"
+    return f"{'LATERAL ' if part.lateral else ''}(\n{indented(text(part.query))}\n)"
 
 
 @writes(s.FromItem)

@@ -25,9 +25,10 @@ class Entry(Part):
 
 @dataclass(frozen=True)
 class Subquery(Part):
-    """`(SELECT …)` in FROM."""
+    """`[LATERAL] (SELECT …)` in FROM: LATERAL may use the columns of the items before it."""
 
     query: Query
+    lateral: bool = False
 
 
 @dataclass(frozen=True)

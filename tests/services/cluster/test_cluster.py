@@ -1,0 +1,46 @@
+"""Queries on a real cluster whose machines share nothing but an object store: the answers of a run in process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fixtures.s3_server import S3Server
+from tests.services.broker import Broker
+from tests.services.cluster.conftest import Drive
+from tests.services.cluster.driver import queries, sums, upload_input
+from tests.services.conftest import NewTopic
+from tests.services.kafka.writing import write
+
+import headrace as hr
+from headrace.events import history, to_changes
+from headrace.io.sinks import read_events_output
+from headrace.testing import check_output
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")]
+
+
+def check(url: str, streams: dict[str, hr.Stream]) -> None:
+    """Every output has what a run in this process gives, no more and no less."""
+    right = hr.run(streams)
+    for name, stream in streams.items():
+        events = read_events_output(f"{url}/out/{name}", stream.schema)
+        check_output(events)
+        found = history(to_changes(events, stream.schema))
+        assert found.num_rows, name
+        assert not hr.history_diff(right.cht(name), found, names=("in process", "cluster")), name
+
+
+def test_a_cluster_gives_the_answers_of_a_run_in_process(
+    s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive, broker: Broker, topic: NewTopic
+):
+    upload_input(s3_server, s3, tmp_path / "in", files=4)
+    name = topic(2, {"retention.ms": "-1"})  # the records are old
+    for partition in range(2):
+        write(broker, name, range(partition, 200, 2), partition)
+    driver = drive("tests.services.cluster.driver", s3, ",".join(queries(s3)), broker.bootstrap, name)
+    out, errors = driver.communicate(timeout=600)
+    assert driver.returncode == 0, errors[-4000:]
+    assert out.split() == ["buckets", "2"], "as many as the cluster has cores"
+    numbers = hr.events([{"le": n, "re": n + 1, "n": n} for n in range(200)], "n LONG")
+    check(s3, queries(s3) | {"kafka": sums(numbers)})
