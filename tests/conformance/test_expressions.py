@@ -12,8 +12,26 @@ import pyarrow as pa
 import pytest
 
 from headrace.expr import (
-    FUNCTIONS, Alias, Call, Case, Cast, Column, Expr, Literal, array, call, coalesce, col, concat, evaluate, greatest,
-    if_else, least, lit, struct, when,
+    FUNCTIONS,
+    Alias,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    array,
+    call,
+    coalesce,
+    col,
+    concat,
+    evaluate,
+    greatest,
+    if_else,
+    least,
+    lit,
+    struct,
+    when,
 )  # fmt: skip
 from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
@@ -68,12 +86,9 @@ PRICES = [
     *map(Decimal, ("0", "0.01", "-0.01", "1.25", "-1.25", "99999999.99", "-99999999.99", "12.345", "0.5", "7")),
 ]
 LARGE = [
-    None,
-    *map(
-        Decimal,
-        ("0", "0.0001", "-1.5", "2", "9" * 34 + ".9999", "-" + "9" * 34 + ".9999", "1e33", "12345678901234567.1"),
-    ),
-]
+    None, *map(Decimal, ("0", "0.0001", "-1.5", "2", "9" * 34 + ".9999", "-" + "9" * 34 + ".9999", "1e33")),
+    Decimal("12345678901234567.1"),
+]  # fmt: skip
 DATES = [
     None,
     *map(date.fromisoformat, ("1970-01-01", "1969-12-31", "2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31")),
@@ -130,18 +145,9 @@ def nasty_table() -> pa.Table:
 
 
 NUMBERS = [
-    (col("b"), col("b2")),
-    (col("h"), col("h2")),
-    (i, i2),
-    (m, m2),
-    (f, f2),
-    (d, d2),
-    (i, m),
-    (m, f),
-    (i, d),
-    (f, d),
+    (col("b"), col("b2")), (col("h"), col("h2")), (i, i2), (m, m2), (f, f2), (d, d2), (i, m), (m, f), (i, d), (f, d),
     (b, h),
-]
+]  # fmt: skip
 
 
 def arithmetic() -> Iterator[Expr]:

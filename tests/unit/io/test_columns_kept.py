@@ -110,7 +110,7 @@ def test_sql_renames_too(tmp_path: Path):
 
 ODD = {
     "decimal": pa.array([Decimal("1.50")], pa.decimal256(50, 2)),
-    "object": pa.array([{}], pa.struct([])), "lists": [[[b"x"]]],
+    "object": [{"a": b"x"}], "lists": [[[b"x"]]],
     "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "big": pa.array([2**63], pa.uint64()),
     "bytes": [b"x"],
 }  # fmt: skip
