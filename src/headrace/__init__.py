@@ -84,6 +84,16 @@ from headrace.expr import (
     when,
 )
 from headrace.expr.aggregates import concat
+from headrace.expr.ordered_calls import (
+    dense_rank,
+    first_value,
+    lag,
+    last_value,
+    lead,
+    nth_value,
+    rank,
+    row_number,
+)
 from headrace.expr.times import end, start, window_end, window_start
 from headrace.io.values import ValueFormat
 from headrace.modules import Aggregate, IncrementalAggregate, IncrementalOperator, Operator
@@ -147,6 +157,7 @@ __all__ = [
     "delta",
     "delta_lake",
     "delta_table",
+    "dense_rank",
     "distinct_count",
     "edge",
     "end",
@@ -155,6 +166,7 @@ __all__ = [
     "files",
     "final",
     "first",
+    "first_value",
     "fixed",
     "foreach_batch",
     "from_arrow",
@@ -169,8 +181,11 @@ __all__ = [
     "interval",
     "kafka",
     "kafka_topics",
+    "lag",
     "landmark",
     "last",
+    "last_value",
+    "lead",
     "least",
     "lit",
     "match_number",
@@ -182,6 +197,7 @@ __all__ = [
     "module",
     "modules",
     "next",
+    "nth_value",
     "offset",
     "ordered",
     "pattern",
@@ -192,6 +208,7 @@ __all__ = [
     "postgres_table",
     "prev",
     "quantile",
+    "rank",
     "read_changes",
     "read_csv",
     "read_delta",
@@ -204,6 +221,7 @@ __all__ = [
     "read_source",
     "read_spark",
     "recurse",
+    "row_number",
     "run",
     "same_history",
     "script",

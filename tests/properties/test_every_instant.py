@@ -127,12 +127,12 @@ def test_differential_many_changes_of_a_batch_a_few_at_a_time(stream: hr.Stream,
 
 # --- ranks, and aggregates beside each event ------------------------------------------------------------------------
 
-PLACES: dict[str, Any] = {"n": "row_number", "r": "rank", "d": "dense_rank"}
+PLACES = {"n": hr.row_number(), "r": hr.rank(), "d": hr.dense_rank()}
 
 
 @given(relations(9), st.sampled_from(["i", "x"]), st.booleans(), st.sampled_from([(), ("k",)]), buckets())
 def test_differential_places(stream: hr.Stream, by: str, down: bool, keys: tuple[str, ...], n: int):
-    ranked = stream.select("k", by).group_by(*keys).rank(by, descending=down, **PLACES)
+    ranked = stream.select("k", by).group_by(*keys).over(by=by, descending=down).aggregate(**PLACES)
     differential_reference(ranked.node, buckets=n)
 
 
@@ -140,7 +140,7 @@ def test_differential_places(stream: hr.Stream, by: str, down: bool, keys: tuple
 @given(relations(9), st.integers(-1, 3), buckets())
 def test_differential_the_first_few(stream: hr.Stream, most: int, n: int):
     """A filter of places bounds the ranking, which changes no answer."""
-    ranked = stream.select("k", "i").group_by("k").rank("i", n="row_number", r="rank")
+    ranked = stream.select("k", "i").group_by("k").over(by="i").aggregate(n=hr.row_number(), r=hr.rank())
     differential_reference(ranked.select("k", "i", m=col("n"), r="r").where(col("m") <= most).node, buckets=n)
 
 

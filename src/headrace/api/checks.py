@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
-from headrace.expr import AggregateCall, Expr, When, col, has_aggregates
+from headrace.expr import AggregateCall, Expr, When, col, has_aggregates, split_aggregates
+from headrace.expr.ordered_calls import OrderedCall
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
 from headrace.modules import Operator
@@ -58,11 +59,12 @@ def checked_expr(value: Any, where: str, instead: str) -> Expr:
 def row_expr(expr: Expr, where: str) -> Expr:
     """`expr`, which must have a value for every row: aggregates have none."""
     if where != "aggregate" and has_aggregates(expr):
+        ordered = any(isinstance(call, OrderedCall) for call in split_aggregates({"a": expr})[0].values())
         raise ExpressionError(
             f"{where} looks at one event at a time, and this is about many",
             given=expr,
             allowed="expressions without aggregates",
-            instead=f"window(...).aggregate(a={expr}), then {where} over the column a",
+            instead=f"{'over' if ordered else 'window'}(...).aggregate(a={expr}), then {where} over the column a",
         )
     return expr
 

@@ -6,6 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.api.around import (
+    Extent,
+    Order,
+    ahead_node,
+    check_ahead,
+    extent,
+    framed_node,
+    has_ordered,
+    lasting,
+    surrounded_node,
+)  # fmt: skip
 from headrace.api.checks import (
     checked_function,
     checked_operator,
@@ -17,7 +28,7 @@ from headrace.api.checks import (
 from headrace.api.each import check_one_window, with_answers
 from headrace.api.every_instant import aggregate_node
 from headrace.api.pattern import match_node
-from headrace.api.ranking import distinct_rows, first_rows, ranked_node, top_node, without_stamps
+from headrace.api.ranking import distinct_rows, first_rows, top_node, without_stamps
 from headrace.api.times import payloads, with_argument_times, with_window_times
 from headrace.api.windows import Slide, frame
 from headrace.display.words import clipped
@@ -39,18 +50,17 @@ from headrace.plan.nodes import (
     Node,
     Operate,
 )  # fmt: skip
-from headrace.plan.operate import PLACES, Place
 from headrace.plan.ordered import Frame, Ordered
 from headrace.plan.pattern import Rows
 from headrace.plan.times import only
 from headrace.plan.windows import PLAIN_POLICY, Clipping, Snapshot, Timestamping, WindowKind, WindowPolicy
 from headrace.schema import STAMPS
-from headrace.time import DurationLike
+from headrace.time import DurationLike, duration
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
 
-__all__ = ["Framed", "Grouped", "Windowed"]
+__all__ = ["Framed", "Grouped", "Windowed", "around_in_time"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,25 +139,6 @@ class Grouped(Hinting):
         found = self.apply(one_group) if self.keys else one_group(self.stream)
         return found.select(*(name for name, _ in self.keys if name not in own), *own, *names)
 
-    def rank(
-        self, by: str | Expr | Sequence[str | Expr], *, descending: bool | Sequence[bool] = False, **places: Place
-    ) -> Stream:
-        """At every instant, each event alive with its columns, and with its places among its group's events alive.
-
-        `rank("price", descending=True, n="row_number")` adds the column `n`. A place is `row_number`, from 1 on, where
-        all columns decide between equal events; `rank`, equal for events with equal `by`, with gaps after them; or
-        `dense_rank`, without gaps. Nulls are last in both directions. It is for streams whose events last, as
-        `aggregate` is. `where(col("n") <= 3)` keeps the first three, and then only these are ranked.
-        """
-        if has_points(self.stream.node):
-            raise self._blocked("rank", (), places)
-        order = columns_or_exprs(by, "rank", "rank('price', n='row_number')")
-        if not places:
-            raise PlanError(
-                "rank needs a place", given="none", allowed=", ".join(PLACES), instead="rank('price', n='row_number')"
-            )
-        return _stream_of(self, ranked_node(self.stream.node, self.keys, order, descending, places))
-
     def _blocked(self, method: str, calls: Sequence[Expr | Module], named: Mapping[str, object]) -> PlanError:
         outputs = clipped(", ".join([*map(str, calls), *(f"{name}={call}" for name, call in named.items())]), 60)
         grouped = f"group_by({', '.join(repr(name) for name, _ in self.keys)})." if self.keys else ""
@@ -162,8 +153,10 @@ class Grouped(Hinting):
     def over(
         self,
         *,
-        rows: int | None = None,
-        range: DurationLike | None = None,
+        by: str | Expr | Sequence[str | Expr] | None = None,
+        descending: bool | Sequence[bool] = False,
+        rows: int | tuple[int | None, int | None] | None = None,
+        range: DurationLike | tuple[DurationLike | None, DurationLike | None] | float | None = None,
         slide: Slide | None = None,
         peers: bool = False,
         active: bool = False,
@@ -182,11 +175,45 @@ class Grouped(Hinting):
         With a slide only some events have a result: `over(rows=49, slide=10)` every tenth event of its group,
         `over(range="60 s", slide="10 s")` the last event of every ten seconds, once these have passed.
 
+        A pair also has events behind: `over(rows=(2, 1))`, `over(range=("10 s", "5 s"))`. Answers are final when these
+        have come; until then they are about those that have.
+
+        With `by`, for events that last, the events are all that are alive at each instant, in the order of these
+        columns and then of all columns; nulls are last. Frames are of rows, of distances in the values of `by`, or with
+        `peers` of all events up to those that the order equates; None in a pair is all: `over(by="price", rows=(None,
+        None))`. An event is divided where an answer changes. A change costs the events of its group that are alive.
+
         With `active`, events leave a range when their time is over, not when the next event comes, and what a module
         returns then is an answer too: each answer is an instant, with the keys as columns.
         """
         policy = WindowPolicy("none", None, on_error, verify, time_limit)
+        if by is not None:
+            return self._surrounded(by, descending, rows, range, peers=peers, only=slide is None and not active)
+        if isinstance(rows, tuple) or isinstance(range, tuple):
+            ahead = extent(rows, _in_ticks(range), peers=peers, by=(), below=self.stream.node)
+            if slide is not None or active:
+                raise PlanError("slide and active are for frames that end with their event", given=str(ahead))
+            return Framed(self._in_order(), Frame(), policy, ahead=ahead)
+        assert not isinstance(range, float)
         return Framed(self._in_order(), frame(rows, range, slide, peers=peers), policy, active)
+
+    def _surrounded(
+        self, by: Any, descending: bool | Sequence[bool], rows: object, range: object, *, peers: bool, only: bool
+    ) -> Framed:
+        """Frames by any order."""
+        if has_points(self.stream.node):
+            raise PlanError(
+                "over(by=...) is for streams whose events last: of a stream of instants, time is the order",
+                given=f"by={by!r}",
+                allowed="over(), in the order of time",
+                instead="window(hr.tumbling('10 s')).top(3, by=...), or set_duration('10 s') before over",
+            )
+        if not only:
+            raise PlanError("slide and active are for frames in the order of time", given=f"by={by!r}")
+        columns = tuple(columns_or_exprs(by, "over", "over(by='price')"))
+        order = Order(columns, descending if isinstance(descending, bool) else tuple(descending))
+        around = extent(rows, range, peers=peers, by=columns, below=self.stream.node)
+        return Framed(self, Frame(), order=order, ahead=around)
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str
@@ -336,14 +363,39 @@ class Framed(Hinting):
     frame: Frame
     policy: WindowPolicy = PLAIN_POLICY
     active: bool = False
+    #: Another order than that of time, and frames that are not of `frame`.
+    order: Order | None = None
+    ahead: Extent | None = None
 
     def __repr__(self) -> str:
-        return f"Frames {self.frame}, {self.grouped!r}"
+        return f"Frames {self.frame if self.ahead is None else self.ahead}, {self.grouped!r}"
 
     def aggregate(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
-        """Every event with its columns, then aggregates of its frame."""
+        """Every event with its columns, then aggregates of its frame.
+
+        Functions of the order may be among them, and columns beside these: `aggregate(n=hr.row_number(),
+        change=col("price") - hr.lag("price"))`.
+        """
         below, keys = self.grouped.stream.node, self.grouped.keys
-        node, outputs = with_argument_times(below, named_aggregates(calls, named))
+        outputs = named_aggregates(calls, named)
+        if self.order is not None and self.ahead is not None:
+            around = {name: (expr, self.ahead) for name, expr in outputs}
+            return _stream_of(self.grouped, surrounded_node(below, keys, self.order, around))
+        if self.ahead is not None and self.ahead.unit == "rows":
+            return _stream_of(self.grouped, ahead_node(below, keys, self.ahead, outputs, self.policy))
+        if self.ahead is not None:
+            found = around_in_time(self.grouped, self.ahead, outputs)
+            return _stream_of(self.grouped, without_stamps(found.node))
+        if has_ordered(outputs):
+            if self.frame.slide is not None or self.active:
+                raise PlanError(
+                    "functions of an order are for frames without slide and active",
+                    given=", ".join(str(expr) for _, expr in outputs),
+                    allowed="over(), over(rows=9), over(range='10 s')",
+                    instead="over(...) twice: the functions first",
+                )
+            return _stream_of(self.grouped, framed_node(below, keys, self.frame, outputs, self.policy))
+        node, outputs = with_argument_times(below, outputs)
         framed = without_stamps(frame_node(node, keys, self.frame, outputs, self.policy, active=self.active))
         added = {*node.schema.names} - {*below.schema.names}
         return _stream_of(self.grouped, only(framed, [name for name in framed.schema.names if name not in added]))
@@ -353,11 +405,39 @@ class Framed(Hinting):
 
         Columns are its input fields in order, or by name; a field that is not given is the column of the same name.
         """
+        if self.ahead is not None:
+            raise PlanError(
+                "an operator has the events before and the event itself",
+                given=str(module),
+                allowed="over(rows=9), over(range='10 s'), over()",
+            )
         mapping = tuple(checked_operator(module).mapping(columns, fields).items())
         node, keys = self.grouped.stream.node, self.grouped.keys
         names, policy = module.gives.names, self.policy
         fold = Fold(node, keys, self.frame, module, mapping, names, active=self.active, policy=policy)
         return _stream_of(self.grouped, without_stamps(fold))
+
+
+def around_in_time(grouped: Grouped, around: Extent, outputs: tuple[tuple[str, Expr], ...]) -> Stream:
+    """Every event with aggregates of those from some time before it to some time behind it.
+
+    Each event lasts where the events are that have it in their frames: a snapshot there has the events of a frame.
+    """
+    check_ahead(around, outputs)
+    own = grouped.stream.schema.names
+
+    def one_group(group: Stream) -> Stream:
+        spread = group.shift(-int(around.end or 0)).set_duration(lasting(around))
+        answers = Windowed(Grouped(spread, ()), Snapshot()).aggregate(**dict(outputs)).coalesce()
+        return group.join(answers)
+
+    found = grouped.apply(one_group) if grouped.keys else one_group(grouped.stream)
+    return found.select(*(name for name, _ in grouped.keys if name not in own), *own, *(name for name, _ in outputs))
+
+
+def _in_ticks(range: Any) -> Any:
+    """The sides of a range of time in ticks."""
+    return tuple(None if side is None else duration(side) for side in range) if isinstance(range, tuple) else range
 
 
 def _keys_text(keys: tuple[tuple[str, Expr], ...]) -> str:

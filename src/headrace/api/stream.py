@@ -316,11 +316,15 @@ class Stream(Hinting):
 
     @shows_options(OverOptions)
     def over(
-        self, *, rows: int | None = None, range: DurationLike | None = None, slide: Slide | None = None,
-        peers: bool = False, active: bool = False, **policy: Unpack[OverOptions],
+        self, *, by: str | Expr | Sequence[str | Expr] | None = None, descending: bool | Sequence[bool] = False,
+        rows: int | tuple[int | None, int | None] | None = None,
+        range: DurationLike | tuple[DurationLike | None, DurationLike | None] | float | None = None,
+        slide: Slide | None = None, peers: bool = False, active: bool = False, **policy: Unpack[OverOptions],
     ) -> Framed:  # fmt: skip
         """For each event, the events before it and itself; see `Grouped.over`."""
-        return Grouped(self, ()).over(rows=rows, range=range, slide=slide, peers=peers, active=active, **policy)
+        return Grouped(self, ()).over(
+            by=by, descending=descending, rows=rows, range=range, slide=slide, peers=peers, active=active, **policy
+        )
 
     def match(
         self, pattern: Pattern | str, *, rows: Rows = "one", transitions: Stream | None = None, **measures: Expr | str

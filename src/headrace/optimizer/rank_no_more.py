@@ -47,6 +47,6 @@ def _bounded(node: Node, name: str, most: int) -> Node:
         source = dict(node.outputs)[name]
         below = _bounded(node.input, source.name, most) if isinstance(source, Column) else node.input
         return node if below is node.input else Select(below, node.outputs)
-    if isinstance(node, Top) and (name, "row_number") in node.places and most >= 1:
+    if isinstance(node, Top) and (name, "row_number") in node.places and most >= 1 and not node.around:
         return replace(node, k=min(node.k, most))
     return node

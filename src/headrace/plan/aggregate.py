@@ -10,6 +10,7 @@ from typing import ClassVar
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, col, split_aggregates
 from headrace.expr.aggregates import AGGREGATES, computed
+from headrace.expr.ordered_calls import OrderedCall
 from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, Reach, refuse_reserved, renamed
 from headrace.plan.liveliness import AS_INPUT, Liveliness
@@ -31,6 +32,14 @@ class Aggregate(PerWindow):
     def __post_init__(self) -> None:
         if not self.outputs:
             raise PlanError("aggregate needs at least one output", instead="aggregate(n=hr.count())")
+        ordered = [call for call in self.split[0].values() if isinstance(call, OrderedCall)]
+        if ordered:
+            raise PlanError(
+                f"{ordered[0].function} depends on an order, which only over(...) has",
+                given=str(ordered[0]),
+                allowed="over(...) of events in the order of time, over(by=...) of events that last",
+                instead=f"group_by(...).over(...).aggregate({self.outputs[0][0]}={ordered[0]})",
+            )
         for name, expr in self.outputs:
             outside = sorted(set(_columns_outside_calls(expr)))
             if outside:

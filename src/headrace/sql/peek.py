@@ -25,8 +25,8 @@ from headrace.time import INFINITY
 
 __all__ = ["Order", "current", "current_rows", "with_keys"]
 
-#: Columns to sort by, and which of them descend.
-Order = Sequence[tuple[str, bool]]
+#: Columns to sort by, whether each descends, and whether its NULLs are first.
+Order = Sequence[tuple[str, bool, bool]]
 #: The values of ORDER BY that are not in the list of a query, as columns behind it.
 _KEY = "_sql_order"
 
@@ -41,9 +41,12 @@ def current(result: Result, order: Order = ()) -> pa.Table:
     history = result.history()
     now = np.asarray(history["re"]) == INFINITY
     rows = history.filter(pa.array(now)).drop_columns(["le", "re"])
-    if order:  # NULL comes after every value, as in PostgreSQL
-        ways = {True: ("descending", "at_start"), False: ("ascending", "at_end")}
-        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, *ways[descends]) for name, descends in order]))
+    if order:
+        keys = [
+            (name, "descending" if down else "ascending", "at_start" if first else "at_end")
+            for name, down, first in order
+        ]
+        rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
     return rows.drop_columns([name for name in rows.column_names if name.startswith(_KEY)])
 
 
@@ -52,7 +55,11 @@ def with_keys(query: s.Query) -> tuple[s.Query, Order]:
     body = query.body
     if not isinstance(body, s.Select) or not body.order:
         return query, ()
-    entries, order = list(body.entries), list[tuple[str, bool]]()
+    entries, order = list(body.entries), list[tuple[str, bool, bool]]()
+    positions = [key.value.value for key in body.order if isinstance(key.value, s.Number)]
+    starred = any(isinstance(entry.value, s.Star) for entry in entries)
+    if positions and (starred or not all(place in range(1, len(entries) + 1) for place in positions)):
+        return query, ()  # the binder says what is wrong with them
     for key in body.order:
         name = _listed(body, key.value)
         if name is None:
@@ -60,7 +67,7 @@ def with_keys(query: s.Query) -> tuple[s.Query, Order]:
                 return query, ()
             name = f"{_KEY}{len(order)}"
             entries.append(s.Entry(key.value, s.Name(name, at=key.at), at=key.at))
-        order.append((name, key.descending))
+        order.append((name, key.descending, key.nulls == "first"))
     rest = () if body.limit is None else body.order
     return replace(query, body=replace(body, entries=tuple(entries), order=rest)), order
 

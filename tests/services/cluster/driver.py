@@ -69,7 +69,8 @@ def main(master: str, url: str, names: str, *kafka: str) -> None:
     streams |= {"kafka": sums(kafka_numbers(*kafka))} if kafka else {}
     sinks = [(stream, hr.files(f"{url}/out/{name}")) for name, stream in streams.items()]
     place = f"{url}/state"
-    query = hr.start_all(sinks, checkpoint=place, master=master, options=EXECUTORS, files_per_batch=2)
+    options = {} if master.startswith("sc://") else EXECUTORS
+    query = hr.start_all(sinks, checkpoint=place, master=master, options=options, files_per_batch=2)
     sys.stdout.write(f"buckets {query.driver.job.buckets}\n")
     query.process_all_available()
     query.finish()

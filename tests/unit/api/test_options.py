@@ -49,7 +49,10 @@ def test_options_of_generated_rows_are_those_of_the_generators():
         (hr.Stream.start, ["self", "sinks", *StreamStartOptions.__annotations__]),
         (Script.run, ["self", *StreamRunOptions.__annotations__]),
         (Script.start, ["self", "sink", *StreamStartOptions.__annotations__]),
-        (hr.Stream.over, ["self", "rows", "range", "slide", "peers", "active", *OverOptions.__annotations__]),
+        (
+            hr.Stream.over,
+            ["self", "by", "descending", "rows", "range", "slide", "peers", "active", *OverOptions.__annotations__],
+        ),
         (check_deterministic, ["stream", "runs", *StreamRunOptions.__annotations__]),
     ],
 )

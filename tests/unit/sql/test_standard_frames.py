@@ -63,6 +63,26 @@ CALLS: dict[str, tuple[str, Callable[[list[Tuple], int], Any]]] = {
         "max(x) OVER (PARTITION BY k ORDER BY le RANGE CURRENT ROW)",
         lambda g, i: max((x for le, _, x in g if le == g[i][0] and x is not None), default=None),
     ),
+    "rows behind": (
+        "sum(x) OVER (PARTITION BY k ORDER BY le ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
+        lambda g, i: total(g[max(0, i - 1) : i + 3]),
+    ),
+    "all before and rows behind": (
+        "count(x) OVER (PARTITION BY k ORDER BY le ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING)",
+        lambda g, i: sum(row[2] is not None for row in g[: i + 2]),
+    ),
+    "last_value of rows behind": (
+        "last_value(x) OVER (PARTITION BY k ORDER BY le ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)",
+        lambda g, i: g[min(i + 1, len(g) - 1)][2],
+    ),
+    "time behind": (
+        "sum(x) OVER (PARTITION BY k ORDER BY le RANGE BETWEEN 1 us PRECEDING AND 2 us FOLLOWING)",
+        lambda g, i: total([row for row in g if g[i][0] - 1 <= row[0] <= g[i][0] + 2]),
+    ),
+    "all before and time behind": (
+        "max(x) OVER (PARTITION BY k ORDER BY le RANGE BETWEEN UNBOUNDED PRECEDING AND 2 us FOLLOWING)",
+        lambda g, i: max((x for le, _, x in g if le <= g[i][0] + 2 and x is not None), default=None),
+    ),
     "row_number": ("row_number() OVER (PARTITION BY k ORDER BY le)", lambda _, i: i + 1),
     "rank": ("rank() OVER (PARTITION BY k ORDER BY le)", lambda g, i: 1 + sum(row[0] < g[i][0] for row in g)),
     "dense_rank": (
@@ -136,7 +156,11 @@ def test_peers_in_python():
     [
         ("sum(x) OVER (ORDER BY x)", "in the order of the stream's own time"),
         ("sum(x) OVER (ORDER BY le DESC)", "in the order of the stream's own time"),
-        ("sum(x) OVER (ORDER BY le ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)", "ends with the current row"),
+        ("sum(x) OVER (ORDER BY le ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)", "has no last row"),
+        ("sum(x) OVER (ORDER BY le RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)", "has no last row"),
+        ("sum(x) OVER (ORDER BY le ROWS BETWEEN CURRENT ROW AND 21 FOLLOWING)", "at most 20 FOLLOWING"),
+        ("sum(x) OVER (ORDER BY le ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING)", "has the current row"),
+        ("sum(x) OVER (ORDER BY le ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING)", "ends with the current row"),
         ("nth_value(x, 2) OVER (ORDER BY le ROWS 3 PRECEDING)", "nth_value counts from the first row"),
         ("rank(x) OVER (ORDER BY le)", "rank has no arguments"),
         ("lag(x, x) OVER (ORDER BY le)", "lag takes a value"),

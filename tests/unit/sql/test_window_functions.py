@@ -71,6 +71,24 @@ def test_window_time_is_the_last_instant(t: hr.Stream):
     assert all((row["re"] - row["window_time"]).microseconds == 1 for row in found)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '10' SECOND)",
+    ],
+)
+def test_over_the_rows_of_a_window(function: str, t: hr.Stream):
+    """As a LIMIT of each window; a row lasts as long as its window."""
+    over = "row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC, k)"
+    outer = hr.sql(f"SELECT k, x FROM (SELECT *, {over} AS n FROM TABLE({function}) WHERE x > 0) WHERE n = 1", t=t)
+    qualified = hr.sql(f"SELECT k, x FROM {function} AS w WHERE w.x > 0 QUALIFY {over} = 1", t=t)
+    limited = hr.sql(f"SELECT k, x FROM {function} WHERE x > 0 ORDER BY x DESC, k LIMIT 1", t=t)
+    assert limited.cht().num_rows > 1
+    for one in (outer, qualified):
+        assert not hr.history_diff(one.cht(), limited.cht())
+
+
 def test_cumulating_windows_begin_together(t: hr.Stream):
     text = f"{SUMS} TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), {FIVE}, {TEN})) GROUP BY k, window_start, window_end"
     found = [(r["le"].second, r["re"].second, r["k"], r["n"]) for r in hr.sql(text, t=t).cht().to_pylist()]

@@ -32,6 +32,7 @@ from headrace.history.stored import file_rows, range_rows, stored_ranges, stored
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
 from headrace.host.spark.session import beside
+from headrace.host.spark.workers import prepare_workers
 from headrace.io.adapter import ReadRange
 from headrace.io.files import ListedFile
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead
@@ -61,6 +62,7 @@ class SparkHistory:
     """Runs translated plans in a new session beside a given one; `options` of Spark SQL take precedence."""
 
     def __init__(self, session: SparkSession, options: Mapping[str, str] | None = None) -> None:
+        prepare_workers(session)
         self.session = beside(session, _options(session, options or {}))
 
     def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:

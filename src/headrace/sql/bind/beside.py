@@ -9,24 +9,24 @@ do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headrace.api.ranking import ranked_node
+from headrace.api.around import Extent, Order, surrounded_node
 from headrace.api.stream import Stream
-from headrace.expr import AggregateCall, Expr, col, lit
-from headrace.expr.nodes import Case
-from headrace.plan.around import Around, Distance, Unit
+from headrace.expr import AggregateCall, Expr
+from headrace.expr.ordered_calls import OrderedCall
+from headrace.plan.around import Distance, Unit
 from headrace.plan.instants import has_points
-from headrace.plan.operate import Place
 from headrace.schema import STAMPS, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.expressions import Expressions
-from headrace.sql.bind.frames import RANKS, VALUES, is_shift, name_of, nth_of, shift_arguments
+from headrace.sql.bind.frames import RANKS, VALUES, is_shift, name_of, nth_of, shift_of
 from headrace.sql.bind.grouping import has_modules
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.returned import gives_rows
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.bind.values import duration_of
 from headrace.sql.printer import to_sql
 from headrace.time import duration
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["beside_rows"]
 
 _ONE_DAY = duration("1 day")
-_ONE_ROW = AggregateCall("count")
 
 
 def beside_rows(
@@ -89,77 +88,72 @@ def _beside_all(
 
 @dataclass
 class _Ordered:
-    """Calls over one partition in one order: a ranking with what each row sees of those around it."""
+    """Calls over one partition in one order: rows with what each sees of those around it."""
 
     queries: Queries
     item: Item
     #: One of the calls.
     call: s.Call
-    places: dict[str, Place | Around] = field(default_factory=dict)
-    #: The columns that are computed from others behind the ranking.
-    above: dict[str, Expr] = field(default_factory=dict)
 
     @property
     def over(self) -> s.Over:
         assert self.call.over is not None
         return self.call.over
 
-    @property
+    @cached_property
     def expressions(self) -> Expressions:
         return self.queries.expressions(self.item, aggregates=True)
+
+    @cached_property
+    def order(self) -> Order:
+        by, descending = sort_keys(self.expressions, self.over.order)
+        return Order(tuple(by), descending)
+
+    @property
+    def by(self) -> tuple[Expr, ...]:
+        return self.order.by
 
     def answered(
         self, calls: Sequence[s.Call], called: Mapping[s.Call, str], given: dict[s.Call, str]
     ) -> tuple[Item, dict[s.Call, str]]:
-        by = [self.expressions.bind(key.value) for key in self.over.order]
+        """The rows with the answers as columns, and their names beside those given."""
+        outputs: dict[str, tuple[Expr, Extent]] = {}
         names: dict[s.Call, str] = {}
         for call in calls:
             name = called.get(call, f"_sql_beside{len(given) + len(names)}")
             with self.queries.context.at(call):
-                if self._place(name, call, by):
-                    names[call] = name
+                answer = self._answer(call)
+            if answer is not None:
+                outputs[name], names[call] = answer, name
         if not names:
             return self.item, given
         with self.queries.context.at(self.call):
             own = self.item.stream
             groups = own.group_by(*(self.expressions.bind(key) for key in self.over.partition))
-            down = [key.descending for key in self.over.order]
-            found = Stream(ranked_node(own.node, groups.keys, self._measured(by), down, self.places))
+            found = Stream(surrounded_node(own.node, groups.keys, self.order, outputs))
             kept = [name for name in own.schema.names if name not in STAMPS]
-            answers = {name: self.above.get(name, col(name)) for name in names.values()}
-            stream = found.select(*kept, **answers)
-        return replace(self.item, stream=stream), given | names
+            return replace(self.item, stream=found.select(*kept, *outputs)), given | names
 
-    def _place(self, name: str, call: s.Call, by: Sequence[Expr]) -> bool:
-        """Add the answer of a call; return whether it has one here."""
-        function, over = name_of(call), call.over
+    def _answer(self, call: s.Call) -> tuple[Expr, Extent] | None:
+        """The function of a call and its frame; None for one that has no order here."""
+        function, over, context = name_of(call), call.over, self.queries.context
         assert over is not None
         self._check(call, over)
         if function in RANKS:
             if call.arguments:
-                raise self.queries.context.error(
+                raise context.error(
                     call, f"{function} has no arguments", given=to_sql(call), instead=f"{function}() OVER (…)"
                 )
-            self.places[name] = function  # type: ignore[assignment]
-        elif is_shift(call):
-            value, steps, default = shift_arguments(self.queries.context, call)
-            distance = -steps if function == "lag" else steps
-            self.places[name] = Around(self.expressions.bind(value), "rows", distance, distance, nth=1)
-            if default is not None:
-                there = f"_sql_there{len(self.places)}"
-                self.places[there] = Around(_ONE_ROW, "rows", distance, distance)
-                absent = col(there) == lit(0)
-                self.above[name] = Case(((absent, self.expressions.bind(default)),), col(name))
-        elif function in VALUES:
-            value_of = self.expressions.bind(call.arguments[0]) if call.arguments else lit(None)
-            nth = nth_of(self.queries.context, call)
-            self.places[name] = Around(value_of, *self._frame(over, by), nth=nth)
-        else:
-            answer = self.expressions.bind(replace(call, over=None))
-            if not isinstance(answer, AggregateCall) or has_modules(answer):
-                return False
-            self.places[name] = Around(answer, *self._frame(over, by))
-        return True
+            return OrderedCall(function), Extent()
+        if is_shift(call):
+            return shift_of(context, self.expressions, call), Extent()
+        if function in VALUES:
+            nth = nth_of(context, call)
+            value = self.expressions.bind(call.arguments[0])
+            return OrderedCall(function, value, number=max(nth, 1)), self._frame(over)
+        answer = self.expressions.bind(replace(call, over=None))
+        plain = isinstance(answer, AggregateCall) and not has_modules(answer)
+        return (answer, self._frame(over)) if plain else None
 
     def _check(self, call: s.Call, over: s.Over) -> None:
         if over.slide is not None or over.active:
@@ -173,11 +167,10 @@ class _Ordered:
 
     # --- frames ------------------------------------------------------------------------------------------------------
 
-    def _frame(self, over: s.Over, by: Sequence[Expr]) -> tuple[Unit, Distance, Distance]:
-        """The unit of a frame, its start and its end."""
+    def _frame(self, over: s.Over) -> Extent:
         unit: Unit = "rows" if over.frame == "unbounded" else over.frame
         start, end = over.between or (s.FrameBound("preceding", over.size, at=over.at), s.FrameBound("current"))
-        first, last = self._distance(start, unit, by), self._distance(end, unit, by)
+        first, last = self._distance(start, unit), self._distance(end, unit)
         backwards = (start.kind == "following" and first is None) or (end.kind == "preceding" and last is None)
         if backwards or (first is not None and last is not None and first > last):
             raise self.queries.context.error(
@@ -186,14 +179,14 @@ class _Ordered:
                 given=to_sql(over),
                 allowed="in the order UNBOUNDED PRECEDING, n PRECEDING, CURRENT ROW, n FOLLOWING, UNBOUNDED FOLLOWING",
             )
-        return unit, first, last
+        return Extent(unit, first, last)
 
-    def _distance(self, bound: s.FrameBound, unit: str, by: Sequence[Expr]) -> Distance:
+    def _distance(self, bound: s.FrameBound, unit: Unit) -> Distance:
         if bound.kind == "current":
             return 0
         if bound.size is None:
             return None
-        size = self._rows(bound) if unit == "rows" else self._range(bound, by)
+        size = self._rows(bound) if unit == "rows" else self._range(bound)
         return -size if bound.kind == "preceding" else size
 
     def _rows(self, bound: s.FrameBound) -> int:
@@ -202,13 +195,13 @@ class _Ordered:
             raise self.queries.context.error(bound, "ROWS counts rows", given=to_sql(bound), allowed="a number")
         return size.value
 
-    def _range(self, bound: s.FrameBound, by: Sequence[Expr]) -> int | float:
+    def _range(self, bound: s.FrameBound) -> int | float:
         """A distance in the values of the order: a number, or of times a duration."""
-        kind, size = by[0].type(self.item.stream.schema), bound.size
+        kind, size = self.by[0].type(self.item.stream.schema), bound.size
         assert isinstance(size, (s.Number, s.Duration))
         timed, number = kind in (Type.DATETIME, Type.DATE), isinstance(size, s.Number)
         whole = _ONE_DAY if kind is Type.DATE else 1
-        fits = number != timed and len(by) == 1 and (timed or kind.is_integer or kind.is_floating)
+        fits = number != timed and len(self.by) == 1 and (timed or kind.is_integer or kind.is_floating)
         if fits and timed:
             ticks = duration_of(self.queries.context, size)
             if ticks % whole == 0:
@@ -222,12 +215,3 @@ class _Ordered:
             allowed="a number where one number orders the rows, a duration where one DATETIME does, days for a DATE",
             instead="ROWS BETWEEN 3 PRECEDING AND CURRENT ROW; RANGE UNBOUNDED PRECEDING",
         )
-
-    def _measured(self, by: Sequence[Expr]) -> list[Expr]:
-        """The order; times as numbers where a frame measures distances in them."""
-        if not any(isinstance(one, Around) and one.measures for one in self.places.values()):
-            return list(by)
-        kind = by[0].type(self.item.stream.schema)
-        if kind is Type.DATETIME:
-            return [by[0].cast("LONG")]
-        return [by[0] - lit(date(1970, 1, 1))] if kind is Type.DATE else list(by)

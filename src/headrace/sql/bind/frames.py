@@ -7,24 +7,19 @@ at rows before and behind it.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.pattern import match_node
-from headrace.api.ranking import without_stamps
+from headrace.api.around import shifted_node
 from headrace.api.stream import Stream
-from headrace.expr import Expr, col, lit
-from headrace.expr.nodes import Case
-from headrace.patterns import pattern
-from headrace.patterns.references import next as behind
-from headrace.patterns.references import prev as before
+from headrace.expr.ordered_calls import OrderedCall
 from headrace.plan.arrival import stamped
 from headrace.plan.instants import has_points
-from headrace.schema import STAMPS
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
-from headrace.sql.bind.expressions import inside
+from headrace.sql.bind.expressions import Expressions, inside
+from headrace.sql.bind.following import seen_from_behind
 from headrace.sql.bind.grouping import column_name
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.times import starts
@@ -36,12 +31,11 @@ if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
 __all__ = [
-    "RANKS", "VALUES", "depth", "frame_between", "is_shift", "name_of", "nth_of", "shift_arguments", "shifted",
-    "with_frames",
+    "RANKS", "VALUES", "depth", "frame_between", "is_shift", "name_of", "nth_of", "shift_of", "shifted",
+    "sliding_last", "with_frames",
 ]  # fmt: skip
 
 _SHIFTS = ("lag", "lead")
-_THERE = "_sql_there"
 #: The functions that place a row among the others, and those that give the value of one row of a frame.
 RANKS = ("row_number", "rank", "dense_rank")
 VALUES = ("first_value", "last_value", "nth_value")
@@ -72,10 +66,10 @@ def frame_between(context: Context, over: s.Over, unit: int) -> dict[str, Any]:
     if end.kind != "current" or start.kind == "following":
         raise context.error(
             end if end.kind != "current" else start,
-            "a frame over a stream ends with the current row: rows behind it have not happened yet",
+            "a frame over a stream ends with the current row, or behind it",
             given=to_sql(over),
-            allowed="BETWEEN … PRECEDING AND CURRENT ROW",
-            instead="lead(x), which waits for the next row; lag(x, 2) for a row before",
+            allowed="BETWEEN … PRECEDING AND CURRENT ROW, or AND … FOLLOWING",
+            instead="lag(x, 2) for a row before",
         )
     if over.slide is not None or over.active:
         raise context.error(
@@ -96,6 +90,24 @@ def frame_between(context: Context, over: s.Over, unit: int) -> dict[str, Any]:
     return {"rows": size.value}
 
 
+def sliding_last(
+    context: Context, frames: Mapping[s.Over, list[s.Call]], *, rows: bool
+) -> list[tuple[s.Over, list[s.Call]]]:
+    """A frame that slides leaves tuples out, which the others must have seen before, and what gives `rows`, too."""
+    sliding = [over for over in frames if over.slide is not None]
+    others = [over for over in frames if over.slide is None]
+    within = [one for over in others for call in frames[over] for one in inside(call) if isinstance(one, s.Call)]
+    if len(sliding) > 1 or any(one.over in sliding for one in within) or (sliding and rows):
+        raise context.error(
+            sliding[-1],
+            "a sliding window skips tuples that another window of this SELECT needs",
+            given=to_sql(sliding[-1]),
+            allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
+            instead="a sub-select with the one, and the other around it",
+        )
+    return [(over, frames[over]) for over in (*others, *sliding)]
+
+
 def with_frames(queries: Queries, part: s.Select, item: Item, given: Container[s.Call]) -> s.Select:
     """The SELECT with the window functions of its list, except those `given`, as aggregates over frames."""
     for entry in part.entries:
@@ -106,6 +118,7 @@ def with_frames(queries: Queries, part: s.Select, item: Item, given: Container[s
     entries = []
     for entry in part.entries:
         value = rewritten(entry.value, lambda one: one if one in given else _aggregated(queries.context, one))
+        value = rewritten(value, lambda one: one if one in given else seen_from_behind(queries.context, one))
         alias = entry.alias or s.Name(column_name(entry), quoted=True, at=entry.at)
         entries.append(entry if value is entry.value else replace(entry, value=value, alias=alias))
     return replace(part, entries=tuple(entries))
@@ -240,30 +253,22 @@ def _shifted(
     item: Item,
     given: dict[s.Call, str],
 ) -> Stream:
-    """Every row with values of other rows of its group: each is the match of a pattern of one row."""
+    """Every row with values of other rows of its group."""
     expressions = queries.expressions(item, given=given)
     keys = {f"_sql_key{number}": expressions.bind(key) for number, key in enumerate(partition)}
-    values: dict[str, Expr] = {_THERE: lit(1)}
-    looks: dict[str, Expr] = {}
-    results: dict[str, Expr] = {}
-    for call, name in names.items():
-        value, steps, default = shift_arguments(queries.context, call)
-        values[f"{name}_of"] = expressions.bind(value)
-        look = before if name_of(call) == "lag" else behind
-        looks |= {name: look(f"A.{name}_of", steps), f"{name}_there": look(f"A.{_THERE}", steps)}
-        absent = col(f"{name}_there").is_null()
-        results[name] = col(name) if default is None else Case(((absent, expressions.bind(default)),), col(name))
+    calls = {name: shift_of(queries.context, expressions, call) for call, name in names.items()}
     with queries.context.at(next(iter(names))):
-        own = [name for name in item.stream.schema.names if name not in STAMPS]
-        rows = item.stream.with_columns(**values)
-        measures = {name: col(f"A.{name}") for name in own} | looks
-        groups = rows.group_by(**keys).keys
-        match = match_node(stamped(rows.node), groups, pattern("A", skip="to next row"), "one", measures)
-        found = Stream(without_stamps(match))
-        return found.select(*own, **results)
+        return Stream(shifted_node(stamped(item.stream.node), item.stream.group_by(**keys).keys, calls))
 
 
-def shift_arguments(context: Context, call: s.Call) -> tuple[s.Expression, int, s.Expression | None]:
+def shift_of(context: Context, expressions: Expressions, call: s.Call) -> OrderedCall:
+    """A call of lag or lead, over the columns of a stream."""
+    value, steps, default = _shift_arguments(context, call)
+    absent = None if default is None else expressions.bind(default)
+    return OrderedCall(name_of(call), expressions.bind(value), number=steps, default=absent)
+
+
+def _shift_arguments(context: Context, call: s.Call) -> tuple[s.Expression, int, s.Expression | None]:
     """The value, the number of rows, and the value where there is no such row."""
     steps = call.arguments[1] if len(call.arguments) > 1 else s.Number(1)
     counts = isinstance(steps, s.Number) and isinstance(steps.value, int) and steps.value > 0

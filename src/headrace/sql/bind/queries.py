@@ -33,7 +33,8 @@ from headrace.sql.bind.catalog import Catalog, TableEntry
 from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
-from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, with_frames
+from headrace.sql.bind.following import ends_behind, with_rows_of_time
+from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, sliding_last, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name
 from headrace.sql.bind.recursion import with_named
@@ -41,12 +42,13 @@ from headrace.sql.bind.relations import Item, lasting, plain, same_columns, stan
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.sets import combined, one_row, values, without_duplicates
+from headrace.sql.bind.sorting import sort_keys
 from headrace.sql.bind.stored import always, check_union, is_relation, stored
 from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
-from headrace.sql.bind.window_functions import has_window_functions, in_column_windows, with_brackets
+from headrace.sql.bind.window_functions import around_windows, has_window_functions, in_column_windows, with_brackets
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
@@ -125,6 +127,7 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
+        part = around_windows(part)
         if has_window_functions(part):
             body = with_brackets(self, part, tick)
             if not isinstance(body, s.Select):
@@ -308,7 +311,7 @@ class Queries:
         """The sort keys, and whether each descends."""
         if not part.order:  # any rows, but the same whatever the order of their arrival: columns decide
             return [col(visible(expressions.schema.names)[0])], (False,)
-        return [expressions.bind(key.value) for key in part.order], tuple(key.descending for key in part.order)
+        return sort_keys(expressions, part.order)
 
     def _outputs(self, entries: Sequence[s.Entry], item: Item, given: Mapping[s.Call, str]) -> list[tuple[str, Expr]]:
         expressions = self.expressions(item, given=given)
@@ -349,7 +352,7 @@ class Queries:
             frames.setdefault(call.over, []).append(call)
         frames = dict(sorted(frames.items(), key=lambda frame: max(map(depth, frame[1]))))
         called = self._called(part, item)
-        for over, wanted in self._sliding_last(frames, rows=bool(rows)):
+        for over, wanted in sliding_last(self.context, frames, rows=bool(rows)):
             names = {call: called.get(call, f"_sql_over{len(given) + number}") for number, call in enumerate(wanted)}
             expressions = self.expressions(item, aggregates=True, given=given)
             outputs = tuple((name, expressions.bind(replace(call, over=None))) for call, name in names.items())
@@ -357,6 +360,11 @@ class Queries:
                 outputs = tuple((name, as_module(expr, item.stream.schema)) for name, expr in outputs)
             keys = [expressions.bind(key) for key in over.partition]
             check_active(self, part, over)
+            if ends_behind(over):
+                unit = unit_of(item.stream.node)
+                item = replace(item, stream=with_rows_of_time(self, over, item.stream, keys, outputs, unit))
+                given |= names
+                continue
             with self.context.at(over):
                 made = item.stream.group_by(*keys).over(**self.frame(over, item.stream))
                 # With its stamps, so that the next frame has the same order of tuples.
@@ -366,21 +374,6 @@ class Queries:
                 item = replace(item, stream=Stream(node))
             given |= names
         return item, given
-
-    def _sliding_last(self, frames: Mapping[s.Over, list[s.Call]], *, rows: bool) -> list[tuple[s.Over, list[s.Call]]]:
-        """A frame that slides leaves tuples out, which the others must have seen before, and what gives `rows`, too."""
-        sliding = [over for over in frames if over.slide is not None]
-        others = [over for over in frames if over.slide is None]
-        nested = any(one.over in sliding for over in others for call in frames[over] for one in _calls(call))
-        if len(sliding) > 1 or nested or (sliding and rows):
-            raise self.context.error(
-                sliding[-1],
-                "a sliding window skips tuples that another window of this SELECT needs",
-                given=to_sql(sliding[-1]),
-                allowed="one OVER with SLIDE in a SELECT, and not inside another OVER",
-                instead="a sub-select with the one, and the other around it",
-            )
-        return [(over, frames[over]) for over in (*others, *sliding)]
 
     def _called(self, part: s.Select, item: Item) -> dict[s.Call, str]:
         """The names of calls that are entries of the list, unless a column has that name."""

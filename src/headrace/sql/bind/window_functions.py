@@ -16,6 +16,7 @@ from headrace.api.stream import Stream
 from headrace.plan.instants import has_points
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
+from headrace.sql.bind.expressions import inside
 from headrace.sql.bind.relations import Item
 from headrace.sql.bind.values import calendar_of, duration_of, ticks_of, unit_of_type
 from headrace.sql.bind.windows import OWN_TIME, Tick
@@ -25,7 +26,7 @@ from headrace.sql.syntax.rewrite import rewritten
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["has_window_functions", "in_column_windows", "with_brackets"]
+__all__ = ["around_windows", "has_window_functions", "in_column_windows", "with_brackets"]
 
 #: How many windows CUMULATE of a stream may have that begin together: each is a query of its own.
 MAX_STEPS = 400
@@ -97,6 +98,22 @@ def _steps(context: Context, part: s.WindowFunction) -> tuple[int, int]:
             instead="CUMULATE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY): the step, then the size",
         )
     return size, step
+
+
+# --- OVER the rows of windows ----------------------------------------------------------------------------------------
+
+
+def around_windows(part: s.Select) -> s.Select:
+    """A SELECT with OVER over a window function, as one over the rows of its windows, which last as long as these."""
+    places = (*part.entries, *(() if part.qualify is None else (part.qualify,)))
+    framed = any(isinstance(one, s.Call) and one.over is not None for place in places for one in inside(place))
+    item, function = part.source, part.source.stream
+    if not framed or part.joins or part.group or not isinstance(function, s.WindowFunction):
+        return part
+    rows = s.Select((s.Entry(s.Star(None, at=item.at), at=item.at),), item, where=part.where, at=part.at)
+    name = item.alias or (function.rows.stream if isinstance(function.rows.stream, s.Name) else None)
+    source = s.FromItem(s.Subquery(s.Query(rows, at=part.at), at=part.at), alias=name, at=item.at)
+    return replace(part, source=source, where=None)
 
 
 # --- streams of instants ---------------------------------------------------------------------------------------------

@@ -130,8 +130,14 @@ class QueryBuilder(PatternBuilder):
     def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
         return s.Star(stream, at=at)
 
-    def order_key(self, at: Span, value: s.Expression, direction: str = "ASC") -> s.OrderKey:
-        return s.OrderKey(value, descending=direction == "DESC", at=at)
+    def order_key(self, at: Span, value: s.Expression, *words: str) -> s.OrderKey:
+        key = s.OrderKey(value, "DESC" in words, at=at)
+        if "NULLS FIRST" in words:
+            return replace(key, nulls="first")
+        return replace(key, nulls="last") if "NULLS LAST" in words else key
+
+    def nulls(self, _: Span, *words: Token) -> str:
+        return " ".join(word.text.upper() for word in words)
 
     def limit(self, at: Span, count: Token, *by: s.Expression) -> Clause:
         return Clause("limit", s.Limit(self.whole(count), by, at=at), at)

@@ -316,7 +316,8 @@ def _(part: s.FrameBound) -> str:
 
 @writes(s.OrderKey)
 def _(part: s.OrderKey) -> str:
-    return words(text(part.value), "DESC" if part.descending else "")
+    nulls = f"NULLS {part.nulls.upper()}" if part.nulls else ""
+    return words(text(part.value), "DESC" if part.descending else "", nulls)
 
 
 def _is_array(part: s.Call) -> bool:

@@ -205,10 +205,11 @@ class Named(Part):
 
 @dataclass(frozen=True)
 class OrderKey(Part):
-    """An entry of ORDER BY."""
+    """An entry of ORDER BY; NULL is last, unless `nulls` says otherwise."""
 
     value: Expression
     descending: bool = False
+    nulls: Literal["first", "last"] | None = None
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,8 @@ class SelectReader:
         for key in part.order:
             expr = expressions.bind(key.value)
             self._check_grouped(key.value, expr, scans, fixed)
+            if key.nulls is not None:
+                order.append((expr.is_null().bind(self.schema), key.nulls == "first"))
             order.append((expr.bind(self.schema), key.descending))
         having = None if part.having is None else self._having(part.having, expressions, scans, fixed)
         every = tuple(source for _, source in sources)
