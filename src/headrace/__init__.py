@@ -83,7 +83,7 @@ from headrace.expr import (
     var,
     when,
 )
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.expr.ordered_calls import (
     dense_rank,
     first_value,

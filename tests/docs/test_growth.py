@@ -49,7 +49,7 @@ def test_the_page_has_every_line_and_every_reason():
     assert table_of([]).splitlines()[0] in page
 
 
-@pytest.mark.parametrize("name", ["grouped sum, count", "grouped min, max", "left join", "DISTINCT"])
+@pytest.mark.parametrize("name", ["grouped sum, count", "grouped min, max", "left join", "scalar sub-query"])
 def test_a_batch_costs_its_changes_and_not_the_relation(name: str):
     def least(rows: int) -> float:
         return min(milliseconds(QUERIES[name], relation_of(rows))[-BATCHES:])

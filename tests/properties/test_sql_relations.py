@@ -180,6 +180,31 @@ ON = [
     "SELECT a.x, b.y FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i < b.i",
     "SELECT a.x, b.y FROM a FULL JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.i = b.i",
 ]
+GROUPS = [
+    "SELECT k, i, count(*) AS n, sum(x) AS s, grouping(k, i) AS g FROM a GROUP BY ROLLUP (k, i)",
+    "SELECT k, i + 1 AS j, max(x) AS m FROM a GROUP BY CUBE (k, i + 1) HAVING count(*) > 1 OR grouping(k) = 1",
+    "SELECT coalesce(k, '-') AS k, sum(i) AS s FROM a GROUP BY x, GROUPING SETS ((a.k), ())",
+    "SELECT k, i, x FROM a GROUP BY GROUPING SETS ((k, i), ROLLUP ((x, i)), ())",
+    "SELECT DISTINCT k, min(x) AS m FROM a WHERE x > 1 GROUP BY CUBE (k, i)",
+    "SELECT k, sum(x) AS s, grouping(k) AS g FROM a GROUP BY ROLLUP (k) ORDER BY s, g, k LIMIT 2",
+]
+LISTS = [
+    "SELECT k, string_agg(k, '-' ORDER BY x DESC, i) AS t FROM a GROUP BY k",
+    "SELECT string_agg(k, ',' ORDER BY k DESC, x) FILTER (WHERE x > 1) AS t FROM a",
+    "SELECT i, string_agg(DISTINCT k, '' ORDER BY k DESC) AS t FROM a GROUP BY i",
+    "SELECT k, array_agg(x ORDER BY i DESC, x) FILTER (WHERE x IS NOT NULL) AS t FROM a WHERE x > 0 GROUP BY k",
+    "SELECT k, array_agg(z ORDER BY z DESC) AS t FROM c WHERE z IS NOT NULL GROUP BY k",
+    "SELECT k, array_agg(DISTINCT x ORDER BY x) AS t FROM a WHERE x IS NOT NULL GROUP BY k",
+]
+CHOSEN = [
+    "SELECT DISTINCT ON (k) k, x FROM a ORDER BY k, x DESC",
+    "SELECT DISTINCT ON (k, i % 2) k, i % 2 AS odd, x FROM a WHERE i IS NOT NULL ORDER BY k, i % 2, x",
+    "SELECT DISTINCT ON (k) k, max(x) AS m FROM a GROUP BY k, i ORDER BY k, m",
+    "SELECT x FROM a ORDER BY x OFFSET 2",
+    "SELECT k, count(*) AS n FROM a GROUP BY k ORDER BY n, k OFFSET 1 ROWS",
+    "SELECT i, x FROM a QUALIFY row_number() OVER (PARTITION BY k ORDER BY x, i) <= 2 ORDER BY x DESC, i LIMIT 2",
+    "SELECT i AS j, rank() OVER (ORDER BY x) AS r FROM a QUALIFY r > 1 ORDER BY r, j LIMIT 3 OFFSET 1",
+]
 RUNNING = [
     "SELECT k, i, x, sum(x) OVER (PARTITION BY k ORDER BY i) AS s FROM a",
     "SELECT k, i, x, sum(x) OVER (PARTITION BY k ORDER BY i DESC, x) AS s, count(*) OVER (ORDER BY k, i) AS n FROM a",
@@ -255,3 +280,18 @@ def test_oracle_running_answers(text: str, inputs: dict[str, hr.Stream], n: int)
 @given(relations("a", "b"), buckets())
 def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))
+
+
+@pytest.mark.parametrize("text", [*LISTS, *CHOSEN])
+@_few(8)
+@given(relations("a", "c"), buckets())
+def test_oracle_lists_and_choices(text: str, inputs: dict[str, hr.Stream], n: int):
+    used = {name: stream for name, stream in inputs.items() if f"FROM {name}" in text}
+    oracle_snapshots(text, used, buckets=n)
+
+
+@pytest.mark.parametrize("text", GROUPS)
+@_few(8)
+@given(relations("a"), buckets())
+def test_oracle_groups_of_several_kinds(text: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text, inputs, buckets=n)

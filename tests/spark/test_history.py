@@ -18,7 +18,7 @@ import headrace as hr
 from headrace import col, stdlib
 from headrace.errors import LateEvent, ModuleFailed
 from headrace.events import history_diff
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.translate import TRANSLATIONS
 from headrace.plan.nodes import Node, Output, walk
@@ -171,6 +171,16 @@ def test_groups_ranks_and_modules(agree: Agree, rows: hr.Stream):
     means = rows.group_by("k").window(hr.tumbling(4), on_error="skip").aggregate(x=Mean().of("x"))
     echoes = rows.group_by("k").window(hr.tumbling(4), clipping="full").operate(Echo(), "x").select("k", x=col("o"))
     agree(inside.union(means, echoes))
+
+
+def test_frames_of_an_order(agree: Agree, rows: hr.Stream):
+    """Of places and of distances, of one event and of several; nulls among the values of the order."""
+    ordered = [
+        rows.group_by("k").over(by="x", rows=(1, 1)).aggregate(n=hr.sum("x"), m=hr.lag("x", 1, -1.0)),
+        rows.over(by="x", descending=True, range=(1.5, 0.5)).aggregate(n=hr.median("x"), m=hr.last_value("x")),
+        rows.over(by="k", peers=True).aggregate(n=hr.max("x"), m=hr.nth_value("x", 2)),
+    ]
+    agree(ordered[0].union(*ordered[1:]))
 
 
 def test_folds_and_patterns(agree: Agree, rows: hr.Stream):

@@ -38,7 +38,7 @@ from headrace.expr import (
     var,
     when,
 )
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.expr.times import end, start
 from headrace.plan.windows import Grid
 from headrace.testing.strategies import SCHEMA, Event, batch_sizes, physical_streams, tables

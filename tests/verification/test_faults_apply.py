@@ -300,7 +300,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "states that only grow": Example(
         lambda s: s.window(hr.snapshot()).aggregate(n=Total().of("i")),
-        ("[0,1) a 1 1.0; [0,2) a 1 1.0 | [0,2)->1 a 1 1.0",),
+        ("[0,2) a 1 1.0; [0,2) a 1 1.0 | [0,2)->1 a 1 1.0",),
     ),
     "an end hides a start": Example(counted(hr.snapshot()), ("[0,1) a 1 1.0; [1,2) a 1 1.0",)),
     "snapshot settled at the CTI": Example(counted(hr.snapshot()), ("cti 0 | [0,1) a 1 1.0 | [0,1) a 1 1.0",)),

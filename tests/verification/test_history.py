@@ -17,7 +17,8 @@ import headrace as hr
 from headrace import col
 from headrace.errors import HistoryError, ModuleFailed, SinkError
 from headrace.events import history_diff
-from headrace.expr.aggregates import AGGREGATES, concat
+from headrace.expr.aggregates import AGGREGATES
+from headrace.expr.in_order import concat
 from headrace.history.dialect import DuckDBDialect
 from headrace.history.duckdb import DuckDBHistory
 from headrace.history.translate import TRANSLATIONS, UNTRANSLATED, translate

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.errors import ExpressionError, ModuleError, PlanError, nearest
 from headrace.expr import AggregateCall, Expr, When, col, has_aggregates, split_aggregates
+from headrace.expr.in_order import resolved_orders
 from headrace.expr.ordered_calls import OrderedCall
 from headrace.io.sinks import Sink
 from headrace.modules import Aggregate as ModuleAggregate
@@ -20,6 +21,7 @@ from headrace.plan.instants import BOTH_INSTANTS, has_points
 from headrace.plan.nodes import Node
 from headrace.plan.policies import ProgressPolicy
 from headrace.plan.windows import WindowKind
+from headrace.schema import Schema
 
 __all__ = [
     "HasNode", "aggregate_name", "checked_aggregate", "checked_expr", "checked_function", "checked_operator",
@@ -122,10 +124,11 @@ def aggregate_name(call: Expr) -> str:
     return call.name
 
 
-def named_aggregates(calls: Iterable[Any], named: Mapping[str, Any]) -> tuple[tuple[str, Expr], ...]:
-    """Aggregates by the names of their columns."""
+def named_aggregates(calls: Iterable[Any], named: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Expr], ...]:
+    """Aggregates over columns of `schema`, by the names of their own columns."""
     found = [(aggregate_name(call), call) for call in map(checked_aggregate, calls)]
-    return (*found, *((name, checked_aggregate(call, name)) for name, call in named.items()))
+    found += [(name, checked_aggregate(call, name)) for name, call in named.items()]
+    return tuple((name, resolved_orders(call, schema)) for name, call in found)
 
 
 def checked_operator(module: Any) -> Operator:

@@ -117,7 +117,7 @@ class Grouped(Hinting):
         """
         if has_points(self.stream.node):
             raise self._blocked("aggregate", calls, named)
-        node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named))
+        node = aggregate_node(self.stream.node, self.keys, named_aggregates(calls, named, self.stream.schema))
         return _stream_of(self, Coalesce(node))
 
     def with_columns(self, *calls: Expr | Module, **named: Expr | Module) -> Stream:
@@ -128,7 +128,7 @@ class Grouped(Hinting):
         """
         if has_points(self.stream.node):
             raise self._blocked("with_columns", calls, named)
-        outputs = named_aggregates(calls, named)
+        outputs = named_aggregates(calls, named, self.stream.schema)
         names = [name for name, _ in outputs]
         own = [name for name in self.stream.schema.names if name not in names]
 
@@ -281,8 +281,8 @@ class Windowed(Hinting):
 
         A module alone reads the columns with the names of its input fields; `module.of(...)` names others.
         """
-        keys = self.grouped.keys
-        calls_of, above = with_window_times([name for name, _ in keys], named_aggregates(calls, named))
+        keys, given = self.grouped.keys, named_aggregates(calls, named, self.grouped.stream.schema)
+        calls_of, above = with_window_times([name for name, _ in keys], given)
         node, outputs = with_argument_times(self.grouped.stream.node, calls_of)
         found = Aggregate(node, keys, self.over, outputs, policy=self.policy)
         return _stream_of(self.grouped, found if above is None else payloads(found, above))
@@ -294,7 +294,7 @@ class Windowed(Hinting):
         begin=hr.window_start())`. Keys that are no columns come first.
         """
         check_one_window(self.over)
-        names = [name for name, _ in named_aggregates(calls, named)]
+        names = [name for name, _ in named_aggregates(calls, named, self.grouped.stream.schema)]
         keys = [name for name, _ in self.grouped.keys]
         own = self.grouped.stream.schema.names
 
@@ -377,7 +377,7 @@ class Framed(Hinting):
         change=col("price") - hr.lag("price"))`.
         """
         below, keys = self.grouped.stream.node, self.grouped.keys
-        outputs = named_aggregates(calls, named)
+        outputs = named_aggregates(calls, named, below.schema)
         if self.order is not None and self.ahead is not None:
             around = {name: (expr, self.ahead) for name, expr in outputs}
             return _stream_of(self.grouped, surrounded_node(below, keys, self.order, around))

@@ -369,7 +369,7 @@ def _read(
     dated: bool | None = None,
 ) -> Stream:
     origin = Files(str(path), format, order=order)
-    columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format)
+    columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format, str(path))
     columns = columns.renamed(dict(format.rename))
     refuse_lists(columns, format)
     return stream_of(origin, columns, lifetime, progress, bad_rows, dated)

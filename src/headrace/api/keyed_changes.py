@@ -147,6 +147,6 @@ def _log(
             )
     files = Files(path, how, order=order)
     if columns is None:
-        columns = infer_schema(files.files()[0].path, how).renamed(names)
+        columns = infer_schema(files.files()[0].path, how, path).renamed(names)
     refuse_lists(columns, how)
     return files, columns

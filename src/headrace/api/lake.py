@@ -84,7 +84,7 @@ def delta_table(
 def delta_lake(
     path: str | os.PathLike[str], *, encoding: Encoding = "final", key: str | Sequence[str] = (),
     ended: Literal["keep", "delete"] = "keep", partition_by: str | Sequence[str] = (), change_data_feed: bool = False,
-    time_columns: TimeColumns = LIFETIME,
+    compact: int | None = None, time_columns: TimeColumns = LIFETIME,
 ) -> DeltaSink:  # fmt: skip
     """A Delta table as a sink, created if it is missing; every batch is a version, which records its number.
 
@@ -93,7 +93,8 @@ def delta_lake(
     rows that still hold. `"events"` and `"changes"` are logs, with the number of the batch in `_batch`.
 
     `partition_by` divides the files of a new table by the values of columns. `change_data_feed=True` makes a new table
-    keep the changes that merges make. `time_columns` names the columns of `le` and `re`.
+    keep the changes that merges make. `compact=100` makes small files into larger ones after every hundredth version; a
+    reader sees each row once, at any moment. `time_columns` names the columns of `le` and `re`.
     """
     # Imported when it is used: it needs an extra.
     from headrace.adapters.delta import DeltaSink
@@ -101,5 +102,5 @@ def delta_lake(
     names = [(value,) if isinstance(value, str) else tuple(value) for value in (key, partition_by)]
     return DeltaSink(
         encoding, names[0], ended=ended, path=os.fspath(path), partition_by=names[1],
-        change_data_feed=change_data_feed, time_columns=time_columns,
+        change_data_feed=change_data_feed, compact=compact, time_columns=time_columns,
     )  # fmt: skip

@@ -40,17 +40,28 @@ def files(
     format: Literal["jsonl", "parquet"] = "jsonl",
     encoding: Encoding = "events",
     key: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
+    sort_by: str | Sequence[str] = (),
+    compact: int | None = None,
     time_columns: TimeColumns = LIFETIME,
 ) -> FileSink:
     """Files in a directory, a folder per batch, written atomically and once.
 
     Times that are dates are timestamps (in JSON, ISO texts), with null for an event without an end; numbers are
     numbers. `time_columns=("start", "end")` gives their columns other names than `le` and `re`.
+
+    `partition_by` divides the files of a batch into folders, `day=2024-05-01/symbol=A/`, by the values of columns,
+    which also stay in the files. `sort_by` sorts the rows of every file.
+
+    `compact=10` merges the Parquet files of ten batches into larger ones, and ten of those again, in a local directory:
+    `batch-00000000-00000009` stands for the folders of these batches, which are removed. A query that follows the
+    directory refuses merged files, whose rows it has read already; a Delta table can be followed (`hr.delta_lake`).
     """
     local = local_path(str(path))
     # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
-    return FileSink(encoding, _key(key), place, format, time_columns=time_columns)
+    divided, ordered = _key(partition_by), _key(sort_by)
+    return FileSink(encoding, _key(key), place, format, divided, ordered, compact, time_columns=time_columns)
 
 
 def memory(

@@ -99,7 +99,7 @@ class Run:
 
     def show(self, n: int = 20, name: str | None = None) -> None:
         """Print the first `n` rows of the history of an output."""
-        show_table(self.cht(name), n)
+        show_table(self._result(name).table(), n)
 
     def events(self, name: str | None = None, *, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The physical events of an output, in the order they left."""

@@ -14,7 +14,7 @@ def cost_of_run(cost: RunCost) -> str:
     """The cost of the whole run, in one text line."""
     batches = f"{cost.batches:,} batch{'' if cost.batches == 1 else 'es'}, {_time(cost.seconds)}"
     if not _operators(cost):
-        return f"measured on {cost.host}: {batches}"
+        return f"measured on {cost.host}: {batches}; times of single operators are measured in process only"
     return f"measured in one thread: {batches}; operators take {_time(_operators(cost))} of it"
 
 

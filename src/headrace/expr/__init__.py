@@ -7,7 +7,6 @@ from headrace.expr.aggregates import (
     AggregateCall,
     approx_distinct,
     avg,
-    collect,
     count,
     distinct_count,
     first,
@@ -27,6 +26,7 @@ from headrace.expr.aggregates import (
 )
 from headrace.expr.evaluate import evaluate, predicate_mask
 from headrace.expr.functions import When, array, call, coalesce, concat, greatest, if_else, least, struct, when
+from headrace.expr.in_order import collect
 from headrace.expr.nodes import Alias, Call, Case, Cast, Column, Expr, Literal, Value, as_expr, col, lit
 from headrace.expr.pushdown import conjuncts, split_pushdown, to_arrow_filter
 from headrace.expr.python import Udf, UdfCall, udf

@@ -22,11 +22,10 @@ __all__ = [
     "AGGREGATES",
     "AggregateCall",
     "Aggregation",
+    "aggregate_of",
     "approx_distinct",
     "avg",
-    "collect",
     "computed",
-    "concat",
     "count",
     "distinct_count",
     "filtered",
@@ -209,7 +208,8 @@ class AggregateCall(Expr):
         return f"{self.function}({', '.join(written)})"
 
 
-def _aggregate(function: str, argument: Value, where: Expr | None, *parameters: Parameter) -> AggregateCall:
+def aggregate_of(function: str, argument: Value, where: Expr | None, *parameters: Parameter) -> AggregateCall:
+    """An aggregate of a column by name, or of an expression."""
     value = Column(argument) if isinstance(argument, str) else as_expr(argument)
     return filtered(AggregateCall(function, value, parameters), where)
 
@@ -240,52 +240,52 @@ def count(argument: Value = None, *, where: Expr | None = None) -> AggregateCall
             allowed="nothing, a column or an expression",
             instead="hr.count()",
         )
-    return _aggregate("count", argument, where)
+    return aggregate_of("count", argument, where)
 
 
 def sum(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sum: LONG of whole numbers, DECIMAL(38,s) of DECIMAL(p,s), DOUBLE of others."""
-    return _aggregate("sum", argument, where)
+    return aggregate_of("sum", argument, where)
 
 
 def avg(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The arithmetic mean."""
-    return _aggregate("avg", argument, where)
+    return aggregate_of("avg", argument, where)
 
 
 def min(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The least value."""
-    return _aggregate("min", argument, where)
+    return aggregate_of("min", argument, where)
 
 
 def max(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The greatest value; NaN is greater than any number."""
-    return _aggregate("max", argument, where)
+    return aggregate_of("max", argument, where)
 
 
 def var(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sample variance, NULL for fewer than two values."""
-    return _aggregate("var", argument, where)
+    return aggregate_of("var", argument, where)
 
 
 def stddev(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The sample standard deviation, NULL for fewer than two values."""
-    return _aggregate("stddev", argument, where)
+    return aggregate_of("stddev", argument, where)
 
 
 def first(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The value of the earliest event."""
-    return _aggregate("first", argument, where)
+    return aggregate_of("first", argument, where)
 
 
 def last(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The value of the latest event."""
-    return _aggregate("last", argument, where)
+    return aggregate_of("last", argument, where)
 
 
 def median(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The median: `quantile(argument, 0.5)`."""
-    return _aggregate("median", argument, where)
+    return aggregate_of("median", argument, where)
 
 
 def quantile(argument: Value, q: float, *, where: Expr | None = None) -> AggregateCall:
@@ -297,7 +297,7 @@ def quantile(argument: Value, q: float, *, where: Expr | None = None) -> Aggrega
     >>> quantile("price", 0.95)
     quantile(price, 0.95)
     """
-    return _aggregate("quantile", argument, where, q)
+    return aggregate_of("quantile", argument, where, q)
 
 
 def percentile_disc(argument: Value, q: float, *, where: Expr | None = None) -> AggregateCall:
@@ -305,25 +305,17 @@ def percentile_disc(argument: Value, q: float, *, where: Expr | None = None) -> 
 
     With n values in order, counted from 1, it is the value at rank `ceil(q * n)`, and the first for `q = 0`.
     """
-    return _aggregate("percentile_disc", argument, where, q)
+    return aggregate_of("percentile_disc", argument, where, q)
 
 
 def geometric_mean(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """`exp(avg(ln(argument)))`; NULL if any value is zero or negative."""
-    return _aggregate("geometric_mean", argument, where)
-
-
-def collect(argument: Value, *, where: Expr | None = None) -> AggregateCall:
-    """The list of all values that are not NULL, by the start of their events and then by value.
-
-    Without such a value the list is empty.
-    """
-    return _aggregate("collect", argument, where)
+    return aggregate_of("geometric_mean", argument, where)
 
 
 def distinct_count(argument: Value, *, where: Expr | None = None) -> AggregateCall:
     """The exact number of distinct values; NULL does not count."""
-    return _aggregate("distinct_count", argument, where)
+    return aggregate_of("distinct_count", argument, where)
 
 
 def approx_distinct(argument: Value, *, where: Expr | None = None) -> AggregateCall:
@@ -333,7 +325,7 @@ def approx_distinct(argument: Value, *, where: Expr | None = None) -> AggregateC
     answer is the same for every order of arrival. It cannot remove values: over a stream with retractions the operator
     keeps all values, and the answer is exact.
     """
-    return _aggregate("approx_distinct", argument, where)
+    return aggregate_of("approx_distinct", argument, where)
 
 
 def top_frequent(argument: Value, k: int, *, where: Expr | None = None) -> AggregateCall:
@@ -341,12 +333,7 @@ def top_frequent(argument: Value, k: int, *, where: Expr | None = None) -> Aggre
 
     Without a value the list is empty.
     """
-    return _aggregate("top_frequent", argument, where, k)
-
-
-def concat(argument: Value, separator: str = ",", *, where: Expr | None = None) -> AggregateCall:
-    """The texts joined by `separator`, by the start of their events and then by value."""
-    return _aggregate("concat", argument, where, separator)
+    return aggregate_of("top_frequent", argument, where, k)
 
 
 def has_aggregates(expr: Expr) -> bool:

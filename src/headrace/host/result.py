@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
 from headrace.changes import Changes
+from headrace.columnar import Int64s, factorize, to_numpy
 from headrace.display.html import html_preview
 from headrace.display.timeline import Timeline
 from headrace.display.words import columns_text, counted
@@ -42,15 +44,24 @@ class Result:
     dates: bool = False
     #: The number of its first batch: a run that continues from a checkpoint has only what has changed since.
     began: int = 0
+    #: Whether its answers at one instant have come in the order in which the input happened.
+    in_order: bool = False
 
     def changes(self) -> Changes:
         """All changes of all batches."""
         return Changes.concat([Changes.empty(self.schema), *(changes for changes, _ in self.batches)])
 
     @classmethod
-    def of(cls, output: Output, batches: list[tuple[Changes, Progress]] | None = None, began: int = 0) -> Result:
+    def of(
+        cls,
+        output: Output,
+        batches: list[tuple[Changes, Progress]] | None = None,
+        began: int = 0,
+        *,
+        in_order: bool = False,
+    ) -> Result:
         """The results of an output of a plan."""
-        return cls(output.schema, batches or [], functions_of(output), output.dates, began)
+        return cls(output.schema, batches or [], functions_of(output), output.dates, began, in_order)
 
     def cht(self, time_columns: TimeColumns = LIFETIME) -> pa.Table:
         """The history, with times as users see them."""
@@ -76,6 +87,21 @@ class Result:
                 instead=f"hr.udf(verify=True) on {', '.join(self.functions)}, to see which it is",
             ) from error
 
+    def table(self) -> pa.Table:
+        """The history as it is printed: by starts; what starts together, in the order it happened, if that is known.
+
+        Otherwise columns decide, as in `cht`.
+        """
+        found = self.history()
+        if not self.in_order or found.num_rows == 0:
+            return shown(found, dates=self.dates)
+        changes = self.changes()
+        given = pa.table({"le": changes.le, "re": changes.re})
+        for name, column in zip(found.column_names[2:], changes.payload.columns, strict=True):
+            given = given.append_column(name, column)
+        order = np.lexsort((_came(found, given, changes.weight), to_numpy(found.column("le"))))
+        return shown(found.take(pa.array(order)), dates=self.dates)
+
     def plot(self, by: str | Sequence[str] = (), **look: Any) -> Timeline:
         """A timeline of its events and their corrections; see `Stream.plot`."""
         return Timeline.of(self.schema, self.batches, by, dates=self.dates, **look)
@@ -87,7 +113,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         if self._size <= _MOST_SHOWN:
-            return f"<p>{escape(repr(self))}</p>\n{html_preview(self.cht())}"
+            return f"<p>{escape(repr(self))}</p>\n{html_preview(self.table())}"
         largest = max((changes for changes, _ in self.batches), key=len)
         some = shown(to_physical(largest.slice(0, 100)), dates=self.dates)
         return f"<p>{escape(repr(self))}; some of its events:</p>\n{html_preview(some)}"
@@ -105,6 +131,15 @@ class Result:
         """The physical stream: inserts, retractions and CTIs in their order, with times as users see them."""
         events = pa.concat_tables([to_physical(Changes.empty(self.schema)), *physical_stream(self.batches)])
         return shown(events, dates=self.dates, time_columns=checked_time_columns(time_columns))
+
+
+def _came(found: pa.Table, given: pa.Table, weight: Int64s) -> Int64s:
+    """Where each row of a history was given; equal rows stand together, where the last of them came."""
+    codes, first = factorize(pa.concat_tables([found, given]))
+    place = np.flatnonzero(weight > 0)
+    last = np.zeros(len(first), np.int64)
+    np.maximum.at(last, codes[found.num_rows + place], place)
+    return last[codes[: found.num_rows]]
 
 
 @dataclass

@@ -8,28 +8,71 @@ rename on, the batch exists.
 A crash before the rename leaves only files under `_staging`, which the next commit removes. A crash after it leaves the
 committed batch; committing that batch again changes nothing. The prepared folder holds links to the staged files, so
 that an interrupted commit can be repeated.
+
+**Merged batches.** Folders of many small batches may be merged into one, `batch-<first>-<last>`. It is prepared and
+renamed in the same way, and from that rename on it stands for all folders of these batches, whether they are still
+there or not: `committed` and `files` go by that rule, so they have each row once at any moment. Then the folders are
+removed; after a crash before that, the next merge removes them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.errors import SinkError
 from headrace.io.files import local_path
 
-__all__ = ["BatchDirectory"]
+__all__ = ["BatchDirectory", "BatchFolder", "is_merged"]
 
+T = TypeVar("T")
 _STAGING = "_staging"
 _OWNER = "_owner"
-_BATCH = re.compile(r"batch-(\d{8,})")
+_BATCH = re.compile(r"batch-(\d{8,})(?:-(\d{8,}))?")
+_NUMBERS = "_batches"
 _ATTEMPT = re.compile(r"(\d+)(\.\w+)?")
 _ADVICE = "name a directory that every worker can reach and this user may write"
+
+
+@dataclass(frozen=True)
+class BatchFolder:
+    """The folder of a batch, or of several that were merged."""
+
+    first: int
+    last: int
+    path: Path
+
+    @property
+    def merged(self) -> bool:
+        return self.path.name.count("-") > 1
+
+    @property
+    def batches(self) -> list[int]:
+        """The batches that have files in it."""
+        return json.loads((self.path / _NUMBERS).read_text()) if self.merged else [self.first]
+
+    def files(self) -> list[Path]:
+        """Its files, in order; those with CTIs after those with rows."""
+        found = [file for file in self.path.rglob("*") if file.is_file() and not file.name.startswith("_")]
+        return sorted(found, key=lambda file: (file.name.startswith("progress"), file))
+
+    def holds(self, other: BatchFolder) -> bool:
+        """Whether it stands for another folder."""
+        return self.merged and self != other and self.first <= other.first and other.last <= self.last
+
+
+def is_merged(path: str) -> bool:
+    """Whether a file is in a folder of merged batches."""
+    found = [_BATCH.fullmatch(part.name) for part in Path(path).parents]
+    return any(match is not None and match[2] is not None for match in found)
 
 
 class BatchDirectory:
@@ -87,12 +130,12 @@ class BatchDirectory:
             with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()
 
-    def stage(self, batch_id: int, name: str, data: bytes) -> str:
-        """Write a file that may become part of a batch, and return its path; for workers."""
-        folder = self._staging / str(batch_id)
-        staged = folder / f"{uuid.uuid4().hex}-{Path(name).name}"
+    def stage(self, batch_id: int, name: str, data: bytes, folder: str = "") -> str:
+        """Write a file that may become part of a batch, in this folder of it, and return its path; for workers."""
+        place = self._staging / str(batch_id) / folder
+        staged = place / f"{uuid.uuid4().hex}-{Path(name).name}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            place.mkdir(parents=True, exist_ok=True)
             _write(staged, data)
         except OSError as error:
             raise SinkError(f"cannot write {str(staged)!r}: {error.strerror}", given=name, instead=_ADVICE) from error
@@ -123,14 +166,48 @@ class BatchDirectory:
     def committed(self) -> list[int]:
         """The batches that exist, in order; none if there is no such directory."""
         with self._errors("read"):
-            matches = [_BATCH.fullmatch(entry.name) for entry in _entries(self.path)]
-        return sorted(int(match[1]) for match in matches if match)
+            return sorted(batch for folder in self.folders() for batch in folder.batches)
+
+    def folders(self) -> list[BatchFolder]:
+        """The folders with the batches that exist, in order, without those that another one stands for."""
+        with self._errors("read"):
+            found = _stable(self._all_folders)
+        return [folder for folder in found if not any(other.holds(folder) for other in found if other.merged)]
+
+    def _all_folders(self) -> list[BatchFolder]:
+        matches = [(_BATCH.fullmatch(entry.name), entry) for entry in _entries(self.path)]
+        found = [BatchFolder(int(m[1]), int(m[2] or m[1]), entry) for m, entry in matches if m]
+        return sorted(found, key=lambda folder: (folder.first, folder.last))
+
+    def merge(self, folders: Sequence[BatchFolder], files: Mapping[str, bytes]) -> bool:
+        """Put a folder with these files in the place of others that follow each other; False if it exists."""
+        first, last = folders[0].first, folders[-1].last
+        target = self.path / f"batch-{first:08d}-{last:08d}"
+        with self._errors("write to"):
+            prepared = self._attempt(last)
+            batches = [batch for folder in folders for batch in folder.batches]
+            for name, data in {**files, _NUMBERS: json.dumps(batches).encode()}.items():
+                (prepared / name).parent.mkdir(parents=True, exist_ok=True)
+                _write(prepared / name, data)
+            _sync_all(prepared)
+            merged = self._publish(prepared, target)
+            self.remove_replaced()
+        return merged
+
+    def remove_replaced(self) -> None:
+        """Remove the folders that a merged one stands for."""
+        found = self._all_folders()
+        for folder in found:
+            if any(other.holds(folder) for other in found if other.merged):
+                gone = self._staging / f"{folder.last}.{uuid.uuid4().hex}"
+                with suppress(FileNotFoundError):  # another process may remove it
+                    folder.path.rename(gone)  # out of sight at once
+                    shutil.rmtree(gone, ignore_errors=True)
 
     def files(self, batch_id: int | None = None) -> list[str]:
         """The files of a batch, or of all of them, in order."""
-        batches = self.committed() if batch_id is None else [batch_id]
-        folders = [self._folder(batch) for batch in batches]
-        return [str(file) for folder in folders if folder.is_dir() for file in sorted(folder.iterdir())]
+        own = [] if batch_id is None else [BatchFolder(batch_id, batch_id, self._folder(batch_id))]
+        return [str(file) for folder in own or self.folders() for file in folder.files()]
 
     def _folder(self, batch_id: int) -> Path:
         return self.path / f"batch-{batch_id:08d}"
@@ -157,14 +234,16 @@ class BatchDirectory:
         folder = self._attempt(batch_id)
         for part, name in enumerate(staged):
             self._check_staged(Path(name))
-            _link(Path(name), folder / f"part-{part:05d}{_suffix(name)}")
+            place = folder / Path(*Path(name).relative_to(self._staging).parts[1:-1])
+            place.mkdir(parents=True, exist_ok=True)
+            _link(Path(name), place / f"part-{part:05d}{_suffix(name)}")
         for name, data in extra.items():
             _write(folder / Path(name).name, data)
-        _sync(folder)
+        _sync_all(folder)
         return folder
 
     def _check_staged(self, file: Path) -> None:
-        if file.parent.parent != self._staging or not file.exists():
+        if not file.is_relative_to(self._staging) or not file.exists():
             raise SinkError(
                 f"{str(file)!r} is not a staged file", given=str(file), allowed="paths that stage() returned"
             )
@@ -192,6 +271,14 @@ def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
 
 
+def _stable(listed: Callable[[], T]) -> T:
+    """A listing that a second one confirms: one alone may miss a folder that is replaced meanwhile."""
+    found = listed()
+    while (again := listed()) != found:
+        found = again
+    return found
+
+
 def _suffix(name: str) -> str:
     """All endings of the name that `stage` got: `.jsonl.gz`."""
     return "".join(Path(Path(name).name.partition("-")[2]).suffixes)
@@ -210,6 +297,12 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sync_all(folder: Path) -> None:
+    """Flush the entries of a folder and of all folders in it."""
+    for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
+        _sync(place)
 
 
 def _sync(path: Path) -> None:

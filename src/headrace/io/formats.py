@@ -26,6 +26,7 @@ from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import DecodedBlock
 from headrace.io.envelope import DebeziumDecoder
 from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
+from headrace.io.hive import folder_columns
 from headrace.io.json import json_records, read_json
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
 from headrace.io.records import MAX_LINE, blocks
@@ -165,8 +166,10 @@ def _looks_nested(path: str) -> bool:
         return False
 
 
-def infer_schema(path: str, format: Format) -> Schema:
+def infer_schema(path: str, format: Format, below: str = "") -> Schema:
     """A schema that fits the file, from its own columns or from its first rows.
+
+    Folders between `below`, which may be a pattern, and a Parquet file have values of more columns (`hive.py`).
 
     Whole numbers are LONG and others DOUBLE. A column that no column type holds (a decimal, an object, a list of
     lists) is an error that names it. Columns have the names of the file.
@@ -177,7 +180,11 @@ def infer_schema(path: str, format: Format) -> Schema:
         if format.name == "json":
             return _infer_json(_sample(path, quoted=False))
         with open_file(path) as file:
-            return _typed(parquet_schema(file) if format.name == "parquet" else arrow_schema(file))
+            if format.name == "arrow":
+                return _typed(arrow_schema(file))
+            schema = _typed(parquet_schema(file))
+        more = folder_columns(path, below) if below else ()
+        return Schema((*schema, *(field for field in more if field.name not in schema)))
 
 
 def starts_with_dates(path: str, format: Format) -> bool:

@@ -78,9 +78,10 @@ class ObjectBatches:
             except FileNotFoundError:
                 return None
 
-    def stage(self, batch_id: int, name: str, data: bytes) -> str:
-        """Write an object that may become part of a batch, and return its key; for workers."""
-        key = f"{_STAGING}/{batch_id:08d}-{uuid.uuid4().hex}-{PurePosixPath(name).name}"
+    def stage(self, batch_id: int, name: str, data: bytes, folder: str = "") -> str:
+        """Write an object that may become part of a batch, in this folder of it, and return its key; for workers."""
+        inside = f"{folder.encode().hex()}-" if folder else ""
+        key = f"{_STAGING}/{batch_id:08d}-{uuid.uuid4().hex}-{inside}{PurePosixPath(name).name}"
         with _sink_errors():
             self.storage.create(key, data)
         return key
@@ -98,7 +99,7 @@ class ObjectBatches:
         return fresh
 
     def _publish(self, batch_id: int, staged: Sequence[str], extra: Mapping[str, bytes]) -> bool:
-        names = [f"{_folder(batch_id)}/part-{part:05d}{_suffix(key)}" for part, key in enumerate(staged)]
+        names = [f"{_folder(batch_id)}/{_inside(key)}part-{part:05d}{_suffix(key)}" for part, key in enumerate(staged)]
         for key, name in zip(staged, names, strict=True):
             try:
                 self.storage.copy(key, name)
@@ -147,7 +148,13 @@ def _folder(batch_id: int) -> str:
 
 def _suffix(key: str) -> str:
     """All endings of the name that `stage` got."""
-    return "".join(PurePosixPath(key.split("-", 2)[2]).suffixes)
+    return "".join(PurePosixPath(key.rpartition("-")[2]).suffixes)
+
+
+def _inside(key: str) -> str:
+    """The folder that `stage` got, for the name of a file in it."""
+    parts = key.split("-")
+    return f"{bytes.fromhex(parts[2]).decode()}/" if len(parts) > 3 else ""
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Columnar files: Parquet and Arrow IPC, read in blocks of about a million rows.
 
-Only the requested columns are read. Types are converted (other integer widths, timestamps of any unit and zone, dates,
-dictionaries, large strings); a row with a value that does not fit is refused, and a column that could never fit is a
-`SchemaError`. Checksums of pages are checked. The reader itself applies a row filter and may skip row groups; then only
-rows that pass have numbers.
+Only the requested columns are read; those that a Parquet file does not have may be in the names of its folders. Types
+are converted (other integer widths, timestamps of any unit and zone, dates, dictionaries, large strings); a row with a
+value that does not fit is refused, and a column that could never fit is a `SchemaError`. Checksums of pages are
+checked. The reader itself applies a row filter and may skip row groups; then only rows that pass have numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
 from headrace.io.decoded import DecodedBlock, as_json, finish, numbered, unnumbered
+from headrace.io.hive import folder_values
 from headrace.schema import Field, Type
 
 __all__ = ["BLOCK_ROWS", "arrow_schema", "parquet_schema", "read_arrow", "read_parquet"]
@@ -53,8 +54,15 @@ def read_parquet(
     reader = pq.ParquetFile(file, page_checksum_verification=True)
     stored = {new: old for old, new in rename.items()}
     names = [stored.get(field.name, field.name) for field in fields]
-    _check(_renamed(reader.schema_arrow, rename), fields, path)
-    if rename:
+    schema = _renamed(reader.schema_arrow, rename)
+    folders = _folder_columns(path, [field.name for field in fields if field.name not in schema.names], stored)
+    _check(schema, [field for field in fields if field.name not in folders], path)
+    if folders:
+        inside = [stored.get(field.name, field.name) for field in fields if field.name not in folders]
+        pieces = (_renamed(piece, rename) for piece in _row_groups(reader, inside))
+        whole = (_with_folders(piece, folders) for piece in pieces)
+        yield from _decoded(whole, fields, columns, row_filter)
+    elif rename:
         groups = _groups(reader, names) if _largest_group(reader) <= BLOCK_ROWS else reader.iter_batches(
             BLOCK_ROWS, columns=names
         )  # fmt: skip
@@ -67,6 +75,25 @@ def read_parquet(
         yield from _decoded(_groups(_as_stored(reader, file, names), names), fields, columns, row_filter)
     else:
         yield from _decoded(reader.iter_batches(BLOCK_ROWS, columns=names), fields, columns, row_filter)
+
+
+def _folder_columns(path: str, missing: Sequence[str], stored: Mapping[str, str]) -> dict[str, str | None]:
+    """The values of columns that the file does not have and its folders do (`hive.py`)."""
+    values = folder_values(path) if missing else {}
+    names = {name: stored.get(name, name) for name in missing}
+    return {name: values[old] for name, old in names.items() if old in values}
+
+
+def _row_groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
+    """The row groups of a file; a column of it in any case, to count rows."""
+    for group in range(reader.num_row_groups):
+        yield reader.read_row_group(group, columns=names or reader.schema_arrow.names[:1])
+
+
+def _with_folders(rows: pa.Table, folders: Mapping[str, str | None]) -> pa.Table:
+    for name, text in folders.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
+    return rows
 
 
 def read_arrow(

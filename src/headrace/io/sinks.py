@@ -8,7 +8,7 @@ delivers rows to sinks; `adapter.py` has the base class of sinks that are servic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 from headrace.border import LIFETIME, TimeColumns, as_ticks, checked_time_columns, fill_infinity, shown
 from headrace.changes import Changes
 from headrace.elsewhere import Hinting
-from headrace.errors import EventError, PlanError, nearest
+from headrace.errors import EventError, HeadraceError, PlanError, nearest
 from headrace.events import history, physical_stream, to_physical
 from headrace.frames import FRAMES, FrameKind, frame_of
 from headrace.io.encode import jsonl_to_physical
-from headrace.io.files import source_errors
+from headrace.io.files import local_path, source_errors
 from headrace.io.formats import Format, starts_with_dates
 from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
@@ -87,11 +87,52 @@ class FileSink(Sink):
 
     path: str = ""
     format: Literal["jsonl", "parquet"] = "jsonl"
+    #: Columns after whose values the folders of files are named.
+    partition_by: tuple[str, ...] = ()
+    #: Columns by which the rows of a file are sorted.
+    sort_by: tuple[str, ...] = ()
+    #: How many small batches are merged into a larger one; None: they stay as they are.
+    compact: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.format not in ("jsonl", "parquet"):
             raise PlanError("unknown file format", given=self.format, allowed="jsonl, parquet")
+        hidden = [name for name in self.partition_by if name.startswith(("_", "."))]
+        if hidden:
+            raise PlanError(
+                f"a folder named after {hidden[0]!r} would be hidden, as all names that start with '_' or '.'",
+                given=", ".join(self.partition_by),
+                instead=f"select(..., {hidden[0].strip('_.')}=col({hidden[0]!r})) before the sink",
+            )
+        if self.compact is not None:
+            self._check_compact()
+        if self.sort_by and self.encoding == "events":
+            raise PlanError(
+                "physical events have an order of their own", given=f"sort_by={', '.join(self.sort_by)}",
+                allowed="sort_by= with the encodings changes, final and upsert", instead="encoding='final'",
+            )  # fmt: skip
+
+    def _check_compact(self) -> None:
+        if type(self.compact) is not int or self.compact < 2:
+            raise PlanError("compact is a number of batches", given=self.compact, allowed="2 or more")
+        if self.format != "parquet" or local_path(self.path) is None:
+            raise PlanError(
+                "only Parquet in a local directory is compacted", given=f"format={self.format!r}, {self.path}",
+                instead="format='parquet' and a directory; on object stores hr.delta_lake(..., compact=100)",
+            )  # fmt: skip
+
+    def check_columns(self, payload: Schema) -> None:
+        """Raise unless rows of these payloads have the columns of folders and of the order."""
+        there = columns_of_rows(payload, self).names
+        for option in ("partition_by", "sort_by"):
+            for name in getattr(self, option):
+                if name not in there:
+                    close = nearest(name, there)
+                    raise PlanError(
+                        f"the rows have no column {name!r}", given=f"{option}={name!r}", allowed=", ".join(there),
+                        instead=f"{option}={close!r}" if close else "",
+                    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -234,8 +275,18 @@ def change_rows(changes: Changes) -> pa.Table:
 
 def read_events_output(path: str, schema: Schema | str) -> pa.Table:
     """The physical events that a file sink has written so far, batch by batch, with times in ticks."""
-    files = [f for f in batches_at(path).files() if f.endswith((".jsonl", ".parquet"))]
-    payload = Schema.of(schema)
+    place = batches_at(path)
+    files = place.files()
+    while True:
+        try:
+            return _read_events([f for f in files if f.endswith((".jsonl", ".parquet"))], Schema.of(schema))
+        except (OSError, HeadraceError):
+            before, files = files, place.files()
+            if files == before:  # else batches were merged meanwhile, and their files are gone
+                raise
+
+
+def _read_events(files: Sequence[str], payload: Schema) -> pa.Table:
     tables = [as_ticks(_read_parquet(f)) if f.endswith(".parquet") else jsonl_to_physical([f], payload) for f in files]
     events = pa.concat_tables([to_physical(Changes.empty(payload)), *tables])
     in_json = [f for f in files if f.endswith(".jsonl")]
@@ -245,4 +296,4 @@ def read_events_output(path: str, schema: Schema | str) -> pa.Table:
 
 def _read_parquet(path: str) -> pa.Table:
     with source_errors(path):
-        return pq.read_table(path, page_checksum_verification=True)
+        return pq.ParquetFile(path, page_checksum_verification=True).read()

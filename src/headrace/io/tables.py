@@ -142,4 +142,4 @@ def _files(path: str, columns: Schema | None) -> TableFiles:
     if not files:
         raise SourceError(f"no file is at {path}", given=path, allowed="a file, a directory, or a pattern of files")
     format = Format.of_path(files[0])
-    return TableFiles(path, format, columns or infer_schema(files[0], format))
+    return TableFiles(path, format, columns or infer_schema(files[0], format, path))

@@ -14,6 +14,7 @@ from headrace.optimizer.compute_keys import compute_keys
 from headrace.optimizer.filter_before_windows import filter_before_windows
 from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.optimizer.group_where_joined import group_where_joined
+from headrace.optimizer.join_by_equality import join_by_equality
 from headrace.optimizer.place_admission import place_admission
 from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
@@ -41,6 +42,7 @@ class Rule(Protocol):
 RULES: tuple[Rule, ...] = (
     read_tables,
     rank_no_more,
+    join_by_equality,
     filter_before_windows,
     share_windows,
     push_filters,

@@ -193,7 +193,7 @@ class Join(Meeting):
 
     def describe(self) -> str:
         plain = names_beside(self.left.schema, self.right.schema, self.on)
-        kept = [f"{name} as {new}" for name, new in self.right_columns.items() if plain[name] != new]
+        kept = [f"{name} as {new}" for name, new in self.right_columns.items() if plain.get(name) != new]
         where = f" where {self.where}" if self.where is not None else ""
         return f"{_TITLES[self.kind]} on {self.met_by()}{where}" + (f", with {', '.join(kept)}" if kept else "")
 

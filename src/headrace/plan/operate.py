@@ -170,7 +170,7 @@ class Top(PerWindow):
         each = f" of each {', '.join(map(str, self.each))}" if self.each else ""
         distinct = f", distinct {', '.join(map(str, self.distinct))}," if self.distinct else ""
         places = "".join(f", {name} = {place}" for name, place in self.places)
-        count = "all" if self.k == INFINITY else self.k
+        count = "all" if self.k >= INFINITY // 2 else self.k
         skip = f" after {self.skip}" if self.skip else ""
         return f"Top {count}{skip} by {self._order()}{each}{distinct}{places} {self.window_text()}"
 

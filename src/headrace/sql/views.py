@@ -63,10 +63,7 @@ def view(
 
 
 def _history(result: Result, rows: int, newest: bool) -> Shown:
-    history = result.cht()
-    # Arrow sorts null, an end that is infinite, last.
-    names = [field.name for field in history.schema if not pa.types.is_nested(field.type)]
-    return _table(history.sort_by([(name, "ascending") for name in names]), rows, newest)
+    return _table(result.table(), rows, newest)
 
 
 def _events(result: Result, rows: int, newest: bool) -> Shown:

@@ -4,9 +4,9 @@
    sure that a directory belongs to one output of one query.
 2. *Finality.* Those operators decide which rows may leave: `Final` holds back rows until they are final, upsert rows
    are the latest of each key. So a sink never waits.
-3. *Encode.* `rows_of` returns the rows of a batch in the sink's encoding, `encode` the bytes of a file.
+3. *Encode.* `rows_of` returns the rows of a batch in the sink's encoding, `divided` those of each folder.
 4. *Deliver.* The rows of an output come from several buckets; `departures` brings them together. For a directory, each
-   task with rows writes a part (`write_part`), and the driver publishes the parts (`publish_parts`). A console, a
+   task with rows writes parts (`write_parts`), and the driver publishes the parts (`publish_parts`). A console, a
    memory and a function are in the driver's process and get the complete batch (`hand_over`).
 
 A query with a checkpoint delivers a batch after its commit (`host/driving/publish.py`); a run in process delivers all
@@ -16,13 +16,9 @@ CTI.
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from headrace.border import shown
 from headrace.changes import Changes
@@ -31,7 +27,7 @@ from headrace.events import cti_row
 from headrace.expr import col, lit
 from headrace.io import console
 from headrace.io.adapter import SinkAdapter
-from headrace.io.encode import physical_to_jsonl, rows_to_jsonl
+from headrace.io.hive import divided
 from headrace.io.object_batches import batches_at
 from headrace.io.sinks import BatchFunction, Console, FileSink, FunctionSink, Memory, Nowhere, Sink, rows_of
 from headrace.io.upserts import ENDED, check_columns, latest_of
@@ -39,6 +35,8 @@ from headrace.plan.nodes import EdgeLifetimes, Final, Node, Output, PointAtEnd, 
 from headrace.progress import Progress
 from headrace.schema import Schema
 from headrace.stages.cut import Line
+from headrace.stages.encoding import encode, sorted_rows
+from headrace.stages.merging import is_replaced, merge_small_batches
 from headrace.stages.message import RESULT, Message
 from headrace.stages.stage import intake_progress
 from headrace.time import NEG_INFINITY
@@ -51,14 +49,13 @@ __all__ = [
     "close",
     "deliver",
     "departures",
-    "encode",
     "hand_over",
     "prepared",
     "publish_parts",
     "show_losses",
     "task_sinks",
     "together",
-    "write_part",
+    "write_parts",
 ]
 
 #: Sinks that get their rows from the tasks; the others are in the driver's process.
@@ -70,6 +67,8 @@ TaskSink = FileSink | Nowhere | SinkAdapter
 
 def prepared(node: Node, sink: Sink | None) -> Node:
     """The stream with the operators that a sink needs; unchanged without a sink."""
+    if isinstance(sink, FileSink):
+        sink.check_columns(node.schema)
     if sink is None or sink.encoding in ("events", "changes"):
         return node
     if sink.encoding == "final":
@@ -124,22 +123,6 @@ def claim(sinks: Iterable[Sink], owner: str, begun: Iterable[bool]) -> None:
             batches_at(sink.path).claim(owner, begun=written)
 
 
-# --- encode ----------------------------------------------------------------------------------------------------------
-
-
-def encode(changes: Changes, sink: FileSink, batch: int = 0) -> bytes:
-    """One file of a batch."""
-    return _bytes(rows_of(changes, sink, batch), sink)
-
-
-def _bytes(table: pa.Table, sink: FileSink) -> bytes:
-    if sink.format == "jsonl":
-        return physical_to_jsonl(table) if sink.encoding == "events" else rows_to_jsonl(table)
-    file = io.BytesIO()
-    pq.write_table(table, file, write_page_checksum=True)
-    return file.getvalue()
-
-
 # --- deliver ---------------------------------------------------------------------------------------------------------
 
 
@@ -189,25 +172,27 @@ def together(output: Output, trips: Sequence[Changes]) -> Changes:
     return Changes.concat(trips).consolidate()
 
 
-def write_part(sink: FileSink | Nowhere, changes: Changes, batch: int) -> str | None:
-    """Stage rows for their batch; return their place, if there are any."""
+def write_parts(sink: FileSink | Nowhere, changes: Changes, batch: int) -> list[str]:
+    """Stage rows for their batch, a file for each of its folders; return their places."""
     if isinstance(sink, Nowhere):
-        return None
-    data = encode(changes, sink, batch)
-    return batches_at(sink.path).stage(batch, f"part.{sink.format}", data) if data else None
+        return []
+    rows, place = sorted_rows(rows_of(changes, sink, batch), sink), batches_at(sink.path)
+    files = ((folder, encode(piece, sink)) for folder, piece in divided(rows, sink.partition_by))
+    return [place.stage(batch, f"part.{sink.format}", data, folder) for folder, data in files if data]
 
 
 def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[str], cti: int | None) -> None:
     """Publish parts as the batch of a directory, with the CTI if it moved; an existing batch stays as it is.
 
-    Only physical events include CTIs.
+    Only physical events include CTIs. Small batches are merged, if the sink says so.
     """
     extra = {}
     if cti is not None and sink.encoding == "events":
         row = shown(cti_row(cti, schema), dates=sink.dates, time_columns=sink.time_columns)
-        extra[f"progress.{sink.format}"] = _bytes(row, sink)
-    if parts or extra:
+        extra[f"progress.{sink.format}"] = encode(row, sink)
+    if (parts or extra) and not (sink.compact and is_replaced(sink, batch)):
         batches_at(sink.path).commit(batch, parts, extra)
+    merge_small_batches(sink)
 
 
 def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Progress) -> None:
@@ -228,9 +213,9 @@ def deliver(sink: Sink, name: str, schema: Schema, batches: Iterable[tuple[Chang
     reached = NEG_INFINITY
     for number, (changes, progress) in enumerate(batches):
         if isinstance(sink, FileSink):
-            part = write_part(sink, changes, number) if len(changes) else None
+            parts = write_parts(sink, changes, number) if len(changes) else []
             moved = progress.cti if progress.cti > reached else None
-            publish_parts(sink, schema, number, [part] if part else [], moved)
+            publish_parts(sink, schema, number, parts, moved)
             reached = max(reached, progress.cti)
         else:
             hand_over(sink, name, number, changes, progress)

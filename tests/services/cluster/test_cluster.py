@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from tests.fixtures.s3_server import S3Server
+from tests.fixtures.spark_cluster import bare_python
 from tests.services.broker import Broker
 from tests.services.cluster.conftest import Drive
 from tests.services.cluster.driver import queries, sums, upload_input
@@ -44,3 +46,18 @@ def test_a_cluster_gives_the_answers_of_a_run_in_process(
     assert out.split() == ["buckets", "2"], "as many as the cluster has cores"
     numbers = hr.events([{"le": n, "re": n + 1, "n": n} for n in range(200)], "n LONG")
     check(s3, queries(s3) | {"kafka": sums(numbers)})
+
+
+def test_workers_with_other_packages_are_refused_at_the_start(
+    s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive
+):
+    upload_input(s3_server, s3, tmp_path / "in", files=1)
+    python = bare_python(tmp_path / "python", leave_out=("lark",), versions={"pyarrow": "1.0.0"})
+    driver = drive("tests.services.cluster.driver", s3, "own", python=python)
+    _, errors = driver.communicate(timeout=300)
+    assert driver.returncode == 1
+    error = errors[errors.rindex("headrace.errors.") :]
+    assert re.match(r"headrace\.errors\.HostError: \[HOST\] the worker on .* cannot run this query", error), error
+    assert "pyarrow 1.0.0, and " in error
+    assert "no lark, and " in error
+    assert "headrace doctor --master URL" in error

@@ -9,9 +9,11 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PlanError, SqlError
+from headrace.explain.cost import cost_of_run
 from headrace.sql.parse import parse_statement
 from headrace.sql.printer import to_sql
 from headrace.sql.session import SqlSession, Words
+from headrace.stages.measures import RunCost
 
 EVENTS = """
 kind   | le | re | k | x
@@ -95,3 +97,8 @@ def test_what_a_loop_measures():
     assert isinstance(outcome, Words)
     assert "measured: rows: 2 in, 2 out" in outcome.text
     assert re.search(r"measured: rows: 4 in, 3 out; time: .*; state at most: \d+ rows", outcome.text)
+
+
+def test_a_host_that_measures_no_operators_says_so():
+    shown = cost_of_run(RunCost(batches=2, seconds=1.5, host="spark"))
+    assert shown == "measured on spark: 2 batches, 1.50 s; times of single operators are measured in process only"

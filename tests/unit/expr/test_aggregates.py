@@ -29,7 +29,7 @@ from headrace.expr import (
 from headrace.expr import max as greatest_of
 from headrace.expr import min as least_of
 from headrace.expr import sum as total
-from headrace.expr.aggregates import concat
+from headrace.expr.in_order import concat
 from headrace.schema import Schema, Type
 
 SCHEMA = Schema.of("p DOUBLE, q INT, f FLOAT, s STRING, t DATETIME, c CHAR, ps ARRAY<DOUBLE>")

@@ -27,7 +27,8 @@ from headrace.io.sinks import FileSink, rows_of
 from headrace.pieces import joined
 from headrace.progress import Progress
 from headrace.schema import Field, Schema, Type
-from headrace.stages.egress import encode, prepared
+from headrace.stages.egress import prepared
+from headrace.stages.encoding import encode
 from headrace.stages.message import Message, pack, unpack
 
 SCHEMA = Schema.of("k STRING, xs ARRAY<DOUBLE>")
@@ -192,7 +193,8 @@ def test_json_in(tmp_path: Path):
 
 def test_parquet_in_and_out(tmp_path: Path):
     changes = hr.events(DRAWN, SCHEMA).run().results["out"].changes().consolidate()
-    written = pq.read_table(io.BytesIO(encode(changes, FileSink(format="parquet", path="x"))))
+    sink = FileSink(format="parquet", path="x")
+    written = pq.read_table(io.BytesIO(encode(rows_of(changes, sink), sink)))
     assert Schema.of(written.schema)["xs"].type is Type.DOUBLE.array
     assert rows(written) == ROWS
     pq.write_table(

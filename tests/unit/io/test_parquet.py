@@ -18,9 +18,9 @@ from headrace.io.commit import BatchDirectory
 from headrace.io.decoded import DecodedBlock, concat
 from headrace.io.formats import Format, infer_schema, read_file
 from headrace.io.parquet import _repeats
-from headrace.io.sinks import FileSink, read_events_output
+from headrace.io.sinks import FileSink, read_events_output, rows_of
 from headrace.schema import Schema
-from headrace.stages.egress import encode
+from headrace.stages.encoding import encode
 from headrace.time import INFINITY
 
 FORMATS = ["parquet", "arrow"]
@@ -231,7 +231,7 @@ def test_a_flipped_byte_is_an_error_where_pages_have_checksums(tmp_path: Path, f
 def test_what_is_written_has_checksums(tmp_path: Path):
     changes = to_changes(events_table([{"kind": "insert", "le": 0, "re": 1, "v": 7919}] * 99), Schema.of("v LONG"))
     sink = FileSink(path=str(tmp_path), format="parquet")
-    data = bytearray(encode(changes, sink))
+    data = bytearray(encode(rows_of(changes, sink), sink))
     page = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(0).column(0)
     data[(page.dictionary_page_offset or page.data_page_offset) + page.total_compressed_size - 2] ^= 1
     out = BatchDirectory(str(tmp_path))

@@ -113,7 +113,7 @@ MESSAGES = [
     ),
     (
         "CREATE STREAM s (a INT) SOURCE FILE ('nothing.csv', header => 'maybe')",
-        "SOURCE FILE ('nothing.csv', header => 'maybe')",
+        "'maybe'",
         "header is TRUE or FALSE",
         "",
     ),
@@ -138,7 +138,7 @@ MESSAGES = [
     ),
     (
         "SELECT symbol FROM ticks UNION SELECT price FROM ticks",
-        "SELECT symbol FROM ticks UNION SELECT price FROM ticks",
+        "price",
         "symbol and price cannot be one column: STRING, DOUBLE",
         "",
     ),

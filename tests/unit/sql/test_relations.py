@@ -179,3 +179,30 @@ def test_the_first_rows_are_merged_where_they_stay_and_copies_stay_separate():
     unbound = unbind(hr.sql(text, t=twice).node, {twice.node: "t"})
     assert hr.sql(unbound.text, t=twice).node == hr.sql(text, t=twice).node
     assert "LIMIT 2" in unbound.text
+
+
+def test_an_end_may_move_from_never_to_before_time_zero():
+    """The difference of such ends is more than 64 bits hold; found by an intent."""
+    rows = hr.events(
+        """
+        kind   | le | re | k
+        insert | -3 | ∞  | a
+        insert | -2 | -1 | a
+    """,
+        batches=[1, 1],
+    )
+    assert answers("SELECT k FROM t ORDER BY k LIMIT 1", t=rows) == [(-3, INFINITY, "a")]
+
+
+def test_items_of_a_window_are_in_the_order_of_their_starts_when_an_end_moves():
+    """The window from 5 to 9 is new, and the event that lasts until then began before the other."""
+    rows = hr.events(
+        """
+        kind    | le | re | re_new | v
+        insert  | 1  | 5  |        | 7
+        insert  | 6  | 9  |        | 3
+        retract | 1  | 5  | 9      | 7
+    """,
+        batches=[2, 1],
+    )
+    assert answers("SELECT first(v) AS f, max(v) AS m FROM t", t=rows)[:1] == [(1, 9, 7, 7)]

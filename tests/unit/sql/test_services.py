@@ -105,11 +105,11 @@ def test_adapters_by_name_take_objects_too():
 WRONG = [
     ("ORDER BY ts SOURCE kafka ('h')", "give topics or a pattern", "SOURCE kafka"),
     ("ORDER BY ts SOURCE kafka ('h', 't', topic => 'u')", "KAFKA has no 'topic'", "topic"),
-    ("ORDER BY ts SOURCE kafka ('h', 't', start => 'now')", "unknown start", "SOURCE kafka"),
+    ("ORDER BY ts SOURCE kafka ('h', 't', start => 'now')", "unknown start", "'now'"),
     ("ORDER BY ts SOURCE kafka ('h', 't', format => 'avro')", "Avro values need a schema", "SOURCE kafka"),
-    ("ORDER BY ts SOURCE kafka ('h', 't', format => 5)", "format is a text", "SOURCE kafka"),
+    ("ORDER BY ts SOURCE kafka ('h', 't', format => 5)", "format is a text", "5"),
     ("ORDER BY ts SOURCE kafka ('h', 't', registry => 'http://r')", "json values have no Avro schema", "SOURCE kafka"),
-    ("ORDER BY ts SOURCE kafka ('h', 't', key_columns => 'id')", "id", "SOURCE kafka"),
+    ("ORDER BY ts SOURCE kafka ('h', 't', key_columns => 'id')", "id", "'id'"),
     ("ORDER BY ts SOURCE kafka ('h', 't', \"group.id\" => 'x')", "is set by the adapter", "SOURCE kafka"),
     (
         "ORDER BY ts SOURCE postgres ('d', 'log', cursor => 'ts', slot => 'x')",

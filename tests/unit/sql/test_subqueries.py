@@ -6,10 +6,12 @@ tests/properties/test_sql_relations.py compares their answers with a database, i
 from __future__ import annotations
 
 import pytest
+from tests.unit.sql.test_tables import rows as shown
 
 import headrace as hr
 from headrace.errors import SqlError
 from headrace.plan.nodes import Join, walk
+from headrace.sql.session import SqlSession
 
 A = hr.events("""
     kind   | le | re | k | x
@@ -128,3 +130,23 @@ def test_values_are_a_relation():
 def test_what_is_refused(text: str, message: str):
     with pytest.raises(SqlError, match=message):
         hr.sql(text, a=A, b=B)
+
+
+def test_the_row_of_a_primary_key_is_a_value():
+    session = SqlSession()
+    session.execute("""
+        CREATE TABLE a (id INT PRIMARY KEY, name STRING); CREATE TABLE p (x INT, y INT, v INT, PRIMARY KEY (x, y));
+        CREATE TABLE t (n INT, id INT); INSERT INTO a VALUES (1, 'ann'), (2, 'bob');
+        INSERT INTO p VALUES (1, 1, 10), (1, 2, 20); INSERT INTO t VALUES (1, 1), (2, 2), (3, 9);
+    """)
+    whom = "SELECT t.n, (SELECT name FROM a WHERE a.id = t.id) AS who FROM t"
+    assert sorted(shown(session, whom)) == [(1, "ann"), (2, "bob"), (3, None)]
+    pair = "SELECT t.n, (SELECT v FROM p WHERE p.x = 1 AND p.y = t.n) AS v FROM t"
+    assert sorted(shown(session, pair), key=str) == [(1, 10), (2, 20), (3, None)]
+    assert shown(session, "SELECT n FROM t WHERE id = (SELECT id FROM a WHERE 2 = id)") == [(2,)]
+    session.execute("DELETE FROM a WHERE id = 1")
+    assert sorted(shown(session, whom)) == [(1, None), (2, "bob"), (3, None)]
+    several = ("v FROM p WHERE x = t.id", "name FROM a WHERE id > 1", "a.name FROM a, p WHERE a.id = 1")
+    for one in several:
+        with pytest.raises(SqlError, match="may give only one row"):
+            session.execute(f"SELECT (SELECT {one}) AS v FROM t")

@@ -14,7 +14,7 @@ from headrace.io.sinks import Console, FileSink, FunctionSink, Memory, Nowhere, 
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.stages.cut import line_of
-from headrace.stages.egress import deliver, departures, hand_over, publish_parts, task_sinks, write_part
+from headrace.stages.egress import deliver, departures, hand_over, publish_parts, task_sinks, write_parts
 from headrace.stages.message import RESULT, Message
 
 EVENTS = hr.events("""
@@ -50,7 +50,7 @@ def test_a_run_gives_a_directory_what_a_driver_gives_it(tmp_path: Path):
     whole, parts = hr.files(str(tmp_path / "whole")), hr.files(str(tmp_path / "parts"))
     deliver(whole, "out", SCHEMA, BATCHES)
     for number, (changes, progress) in enumerate(BATCHES):
-        staged = [part for part in [write_part(parts, changes, number)] if part]
+        staged = write_parts(parts, changes, number)
         publish_parts(parts, SCHEMA, number, staged, progress.cti)
         publish_parts(parts, SCHEMA, number, staged, progress.cti)  # again: it stays as it is
     assert read_events_output(whole.path, SCHEMA).equals(read_events_output(parts.path, SCHEMA))
@@ -79,7 +79,7 @@ def test_sinks_of_this_process_get_whole_batches():
 def test_which_sinks_tasks_write():
     files, nowhere = FileSink("events", (), "out"), Nowhere()
     assert task_sinks([files, Console(), nowhere, Memory(), FunctionSink()]) == (files, None, nowhere, None, None)
-    assert write_part(nowhere, BATCHES[0][0], 0) is None
+    assert write_parts(nowhere, BATCHES[0][0], 0) == []
 
 
 def test_an_output_came_as_far_as_the_last_of_its_buckets():

@@ -13,6 +13,7 @@ one that finds its files changed by another process begins again.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -37,6 +38,7 @@ from headrace.schema import Schema
 __all__ = ["DeltaSink"]
 
 _ATTEMPTS = 10
+_log = logging.getLogger("headrace")
 #: How many of the last versions are searched for a batch that the checkpoint does not know.
 _LOOKED_AT = 100
 _merging: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -47,12 +49,14 @@ class DeltaSink(SinkAdapter):
     """A Delta table, which is created if it is missing.
 
     `partition_by` names the columns by which files of a new table are divided into folders. `change_data_feed` lets a
-    new table keep the changes of its rows, for readers of upserts.
+    new table keep the changes of its rows, for readers of upserts. `compact` is the number of versions after which
+    small files are made into larger ones.
     """
 
     path: str = ""
     partition_by: tuple[str, ...] = ()
     change_data_feed: bool = False
+    compact: int | None = None
     paths: ClassVar[tuple[str, ...] | None] = ("path",)
 
     @classmethod
@@ -64,6 +68,8 @@ class DeltaSink(SinkAdapter):
         super().__post_init__()
         object.__setattr__(self, "path", table_path(self.path))
         object.__setattr__(self, "partition_by", tuple(self.partition_by))
+        if self.compact is not None and (type(self.compact) is not int or self.compact < 2):
+            raise PlanError("compact is a number of versions", given=self.compact, allowed="2 or more")
 
     def __str__(self) -> str:
         key = f" by {', '.join(self.key)}" if self.key else ""
@@ -167,8 +173,22 @@ class DeltaSink(SinkAdapter):
                 except SchemaMismatchError as error:
                     raise SinkError(f"{self._what} has other columns than its rows: {error}") from error
                 else:
+                    self._compacted(table)
                     return
         raise Unavailable(f"{self._what} is changed by others all the time", given=f"{_ATTEMPTS} attempts")
+
+    def _compacted(self, table: DeltaTable) -> None:
+        """Make small files into larger ones, every so many versions.
+
+        A commit of its own, which moves rows and changes none: readers see each row once, before it and after it. If it
+        fails, or its process dies, the files stay small until the next one.
+        """
+        version = table.version()
+        if self.compact is not None and version and version % self.compact == 0:
+            try:
+                table.optimize.compact()
+            except (DeltaError, OSError) as error:
+                _log.warning("small files of %s stay as they are: %s", self._what, error)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.columnar import hash_rows
+from headrace.errors import SourceError
+from headrace.io.commit import is_merged
 from headrace.io.files import ListedFile, listing, local_path
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
@@ -67,6 +69,7 @@ class FilePositions:
         if len(self._reported) > 2 * len(listed) + 1000:  # forget files that no longer exist
             self._reported.intersection_update(listed)
         fresh = [file for file in listed if file.path not in self._taken]
+        self._refuse_merged(fresh)
         self._report_changed(listed)
         self._report_gone(listed)
         late = [file for file in fresh if file.modified <= self.seen.floor]
@@ -78,6 +81,15 @@ class FilePositions:
             return ready
         ends = np.cumsum([file.size for file in ready])
         return ready[: max(1, int(np.searchsorted(ends, most_bytes, "right")))]
+
+    def _refuse_merged(self, fresh: Sequence[ListedFile]) -> None:
+        """Merged batches of a sink have rows that were read already, under other names."""
+        if self.read and (merged := [file.path for file in fresh if is_merged(file.path)]):
+            raise SourceError(
+                f"{merged[0]!r} has rows of several files, some of which were read before: its directory is compacted",
+                given=str(self.origin), allowed="directories whose files stay as they are",
+                instead="hr.files(...) without compact=, or hr.delta_lake(..., compact=100) and hr.read_delta",
+            )  # fmt: skip
 
     @property
     def waiting(self) -> int:

@@ -29,7 +29,7 @@ from headrace.pieces import Data, ipc_pieces
 from headrace.plan.nodes import Output
 from headrace.progress import Progress
 from headrace.schema import Schema
-from headrace.stages.egress import Departure, hand_over, publish_parts, task_sinks, write_part
+from headrace.stages.egress import Departure, hand_over, publish_parts, task_sinks, write_parts
 from headrace.store.blocks import BlockReader, WrittenBlocks
 from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
@@ -71,10 +71,9 @@ class Publisher:
             cti = max(departure.progress.cti, old["cti"])
             entry: dict[str, Any] = {"cti": cti, "high": departure.progress.high}
             if isinstance(sink, FileSink):
-                parts = [m.extra["staged"] for m in departure.messages if m.extra.get("staged")]
+                parts = [part for m in departure.messages for part in m.extra.get("staged", ())]
                 if any(m.table is not None for m in departure.messages):  # the driver writes this output
-                    part = write_part(sink, departure.changes(), batch)
-                    parts += [part] if part else []
+                    parts += write_parts(sink, departure.changes(), batch)
                 moved = sink.encoding == "events" and cti > old["cti"]
                 # How many batches have files in the directory, and the sum of their numbers, for the check at a start.
                 has_files = bool(parts or moved)

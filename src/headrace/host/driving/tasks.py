@@ -31,7 +31,7 @@ from headrace.meter import Work
 from headrace.pieces import ipc_pieces
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Heartbeat
-from headrace.stages.egress import write_part
+from headrace.stages.egress import write_parts
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun
@@ -292,7 +292,7 @@ def _delivered(job: Job, batch: Batch, message: Message) -> Message:
     if isinstance(sink, SinkAdapter):
         about = _staged(job, batch, rows_of(changes, sink, batch.number))
     else:
-        about = {"staged": write_part(sink, changes, batch.number), "rows": len(changes)}
+        about = {"staged": write_parts(sink, changes, batch.number), "rows": len(changes)}
     return Message(message.bucket, message.edge, None, message.progress, about)
 
 

@@ -42,6 +42,7 @@ from headrace.meter import Work, current
 from headrace.optimizer import RULES, Rule
 from headrace.pieces import joined
 from headrace.plan.functions import calls_python
+from headrace.plan.happening import keeps_order
 from headrace.plan.nodes import Combine, Output, Recurse, Source, walk
 from headrace.plan.policies import Heartbeat
 from headrace.progress import Progress
@@ -215,7 +216,7 @@ class Runner:
         #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
         self._reached, self._reports = dict(self.progress), Reports()
-        results = {o.name: Result.of(o) for o in line.outputs}
+        results = {o.name: Result.of(o, in_order=buckets == 1 and keeps_order(o)) for o in line.outputs}
         self.done = FinishedRun(results, {str(s.origin): dict.fromkeys(COUNTERS, 0) for s in line.sources}, [])
 
     @property

@@ -120,29 +120,37 @@ class _NetChanges:
     """
 
     changes: Changes
+    #: Each event that comes, goes or has another end, with +1 or -1.
     net: Changes
+    #: Where it is alive now and was not, or the other way round.
+    start: Int64s
+    end: Int64s
     #: For each change its row in `net`.
     of: Int64s
 
     @classmethod
     def of_delta(cls, delta: Changes) -> _NetChanges:
         pairing = delta.pair()
-        single = np.r_[pairing.inserts, pairing.deletes]
+        single, count = np.r_[pairing.inserts, pairing.deletes], len(pairing.inserts) + len(pairing.deletes)
         old, new = delta.re[pairing.retract_from], delta.re[pairing.retract_to]
-        rows = np.r_[single, pairing.retract_from, pairing.retract_to]
-        lone, moved = np.arange(len(single)), len(single) + np.arange(len(old))
-        changes = delta.take(rows)
-        net = Changes(
-            np.r_[delta.le[single], np.minimum(old, new)],
-            np.r_[delta.re[single], np.maximum(old, new)],
-            np.r_[np.sign(delta.weight[single]), np.sign(new - old)],
-            changes.payload.slice(0, len(single) + len(old)),
+        changes = delta.take(np.r_[single, pairing.retract_from, pairing.retract_to])
+        changes = replace(changes, weight=np.sign(changes.weight))
+        moved = np.arange(count, count + len(old))
+        net = changes.slice(0, count + len(old))
+        return cls(
+            changes,
+            replace(net, weight=np.r_[net.weight[:count], np.where(new > old, 1, -1)]),
+            np.r_[net.le[:count], np.minimum(old, new)],
+            np.r_[net.re[:count], np.maximum(old, new)],
+            np.r_[np.arange(count), moved, moved],
         )
-        return cls(replace(changes, weight=np.sign(changes.weight)), net, np.r_[lone, moved, moved])
 
     def filter(self, mask: Bools) -> _NetChanges:
         """The changes with these nets."""
-        return self if mask.all() else _NetChanges(self.changes.filter(mask[self.of]), self.net.filter(mask), _NONE)
+        if mask.all():
+            return self
+        changes, net = self.changes.filter(mask[self.of]), self.net.filter(mask)
+        return _NetChanges(changes, net, self.start[mask], self.end[mask], _NONE)
 
 
 class SnapshotWindowKernel(Kernel):
@@ -198,14 +206,13 @@ class SnapshotWindowKernel(Kernel):
         part = _NetChanges.of_delta(delta)
         if len(delta) <= _MOST:
             return [part] if len(delta) else []
-        net = part.net
-        group = factorize(net.payload.select(self.keys))[0]
-        order = np.lexsort((net.le, group))
-        group, time = group[order], net.le[order]
+        group = factorize(part.net.payload.select(self.keys))[0]
+        order = np.lexsort((part.start, group))
+        group, time = group[order], part.start[order]
         number = np.cumsum(np.r_[True, (group[1:] != group[:-1]) | (time[1:] != time[:-1])])
         first = np.searchsorted(group, group)
-        numbers = np.empty(len(net), np.int64)
-        numbers[order] = (number - number[first]) // _MOST + (np.arange(len(net)) - first) // _MOST_ALIKE
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = (number - number[first]) // _MOST + (np.arange(len(order)) - first) // _MOST_ALIKE
         return [part.filter(numbers == number) for number in range(int(numbers.max()) + 1)]
 
     def _correct(self, part: _NetChanges) -> Changes:
@@ -220,7 +227,7 @@ class SnapshotWindowKernel(Kernel):
         current = self._divided(old.windows, *self._moved_ends(part.changes, of_change))
         source = old.at(current.group, current.le)
         instants = replace(current, re=next_tick(current.le))
-        i, j = pairs(instants, GroupedLifetimes(group, net.le, net.re))
+        i, j = pairs(instants, GroupedLifetimes(group, part.start, part.end))
         items = np.where(source >= 0, old.items[source], 0) if len(old.windows) else np.zeros(len(current), np.int64)
         items += group_sum(i, net.weight[j], len(current))
         same = are_in(current, old.windows)

@@ -39,6 +39,8 @@ class Given:
     catalog: Catalog
     part: s.SourceClause | s.Into
     values: dict[str, Any] = field(default_factory=dict)
+    #: Where each was written.
+    written: dict[str, s.Part] = field(default_factory=dict)
     #: The variables that were read, by their values.
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -66,7 +68,7 @@ class Given:
                 allowed=", ".join(wanted),
             )
         for name, one in zip(wanted, part.arguments, strict=False):
-            given.values[name] = given.value(one)
+            given.values[name], given.written[name] = given.value(one), one
         for named in part.named:
             name = named.name.text if dotted and "." in named.name.text else named.name.text.lower()
             if name not in wanted and not (dotted and "." in name):
@@ -79,7 +81,7 @@ class Given:
                 )
             if name in given.values:
                 raise context.error(named.name, f"{name} is given twice", given=to_sql(part))
-            given.values[name] = given.value(named.value)
+            given.values[name], given.written[name] = given.value(named.value), named.value
         for name in wanted[:needed]:
             if name not in given.values:
                 raise context.error(part, f"{what} needs a {name}", given=to_sql(part), allowed=", ".join(wanted))
@@ -115,18 +117,28 @@ class Given:
         self.variables[found] = to_sql(part)
         return found
 
+    def place(self, name: str) -> s.Part:
+        """Where an argument was written; all of them, if it was not."""
+        return self.written.get(name, self.part)
+
+    def _place_of(self, value: object) -> s.Part:
+        """The argument with a value that an error shows; all of them, if there are several or none."""
+        found = [name for name, given in self.values.items() if type(given) is type(value) and given == value]
+        return self.place(found[0]) if len(found) == 1 else self.part
+
     @contextmanager
     def at(self) -> Iterator[None]:
-        """Errors raised while the arguments are used point at them, and show no values of variables."""
+        """Errors raised while the arguments are used point at the one they show, and show no values of variables."""
         try:
             with self.context.at(self.part):
                 yield
         except SqlError as raised:
             error = self._of_adapter(raised)
             shown = {name: self._hidden(getattr(error, name)) for name in ("message", "given", "allowed", "instead")}
-            if all(value == getattr(raised, name) for name, value in shown.items()):
+            at = self._place_of(error.given).at if error.at == self.part.at else error.at
+            if at == error.at and all(value == getattr(raised, name) for name, value in shown.items()):
                 raise
-            raise SqlError.of(text=error.text, at=error.at, **shown) from None  # its cause has the values
+            raise SqlError.of(text=error.text, at=at, **shown) from None  # its cause has the values
 
     def _of_adapter(self, error: SqlError) -> SqlError:
         """An error about the options of an adapter, by the name that SQL has for it."""
@@ -147,7 +159,7 @@ class Given:
         """The text of an argument."""
         value = self.values.get(name, default)
         if not isinstance(value, str):
-            raise self.context.error(self.part, f"{name} is a text", given=value, allowed="a text in quotes")
+            raise self.context.error(self.place(name), f"{name} is a text", given=value, allowed="a text in quotes")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -161,7 +173,7 @@ class Given:
             found = _RENAME.fullmatch(pair)
             if found is None:
                 raise self.context.error(
-                    self.part, "this renames no column", given=pair, allowed="'old AS new, old AS new'"
+                    self.place("rename"), "this renames no column", given=pair, allowed="'old AS new, old AS new'"
                 )
             pairs[found[1]] = found[2]
         return pairs

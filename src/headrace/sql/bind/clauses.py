@@ -14,7 +14,7 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.listed import at_position, named_in_list
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import Scope
+from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.times import starts
 from headrace.sql.bind.windows import Tick
 from headrace.sql.printer import to_sql
@@ -81,7 +81,9 @@ def resolved(context: Context, part: s.Select, scope: Scope) -> s.Select:
     group = tuple(replace(entry, value=placed(entry.value, "GROUP BY")) for entry in part.group)
     order = tuple(replace(key, value=placed(key.value, "ORDER BY")) for key in part.order)
     entries = [
-        replace(e, value=named_in_list(e.value, part.entries, scope)) if e.alias and e.alias.text == QUALIFIED else e
+        replace(e, value=named_in_list(e.value, part.entries, scope))
+        if e.alias and e.alias.text.startswith(QUALIFIED)
+        else e
         for e in part.entries
     ]
     return replace(part, group=group, order=order, entries=tuple(entries))
@@ -91,20 +93,44 @@ def resolved(context: Context, part: s.Select, scope: Scope) -> s.Select:
 
 
 def qualified(queries: Queries, part: s.Select, tick: Tick) -> Stream:
-    """The rows of a SELECT for which its QUALIFY holds: a column of the list beneath, by which they are chosen."""
+    """The rows of a SELECT for which its QUALIFY holds: a column of the list beneath, by which they are chosen.
+
+    ORDER BY and LIMIT are about these rows; their keys are columns of the list beneath, too.
+    """
     assert part.qualify is not None
-    if part.limit is not None or part.order:
+    if part.distinct and (part.limit is not None or part.order):
         raise queries.context.error(
             part.limit or part.order[0],
-            "QUALIFY chooses rows after the list, and LIMIT and ORDER BY before it",
+            "ORDER BY and LIMIT beside QUALIFY and DISTINCT stand around them",
             given=to_sql(part.limit or part.order[0]),
-            instead="SELECT … FROM (SELECT … QUALIFY …) ORDER BY … LIMIT …",
+            instead="SELECT … FROM (SELECT DISTINCT … QUALIFY …) ORDER BY … LIMIT …",
         )
-    chosen = s.Entry(part.qualify, s.Name(QUALIFIED, at=part.qualify.at), at=part.qualify.at)
-    beneath = queries.select(replace(part, qualify=None, distinct=False, entries=(*part.entries, chosen)), tick)
+    queries.check_limit(part)
+    by = part.limit.by if part.limit is not None else ()
+    keys = [_in_list(queries.context, part, key.value) for key in part.order] + list(by)
+    hidden = [_hidden(part.qualify, ""), *(_hidden(key, str(n)) for n, key in enumerate(keys))]
+    bare = replace(part, qualify=None, distinct=False, order=(), limit=None, entries=(*part.entries, *hidden))
+    beneath = queries.select(bare, tick)
     with queries.context.at(part.qualify):
         rows = beneath.where(col(QUALIFIED))
-    return rows.select(*(name for name in rows.schema.names if name != QUALIFIED))
+    shown = [name for name in rows.schema.names if not name.startswith(QUALIFIED)]
+    if part.limit is None and not part.order:
+        return rows.select(*shown)
+    columns = [s.Column(s.Name(f"{QUALIFIED}{n}"), at=key.at) for n, key in enumerate(keys)]
+    order = tuple(replace(key, value=column) for key, column in zip(part.order, columns, strict=False))
+    limit = None if part.limit is None else replace(part.limit, by=tuple(columns[len(order) :]))
+    entries = tuple(s.Entry(s.Column(s.Name(name, quoted=True)), at=part.at) for name in shown)
+    item = Item(rows, (Relation("", {name: name for name in rows.schema.names}),))
+    return queries.selected(s.Select(entries, part.source, order=order, limit=limit, at=part.at), item, tick)
+
+
+def _in_list(context: Context, part: s.Select, value: s.Expression) -> s.Expression:
+    place = at_position(context, value, part.entries, "ORDER BY")
+    return value if place is None else part.entries[place].value
+
+
+def _hidden(value: s.Expression, number: str) -> s.Entry:
+    return s.Entry(value, s.Name(f"{QUALIFIED}{number}", at=value.at), at=value.at)
 
 
 # --- rows in the order of time ---------------------------------------------------------------------------------------

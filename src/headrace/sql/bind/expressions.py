@@ -18,7 +18,7 @@ from headrace.modules import Module
 from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
-from headrace.sql.bind.chosen import some_rows
+from headrace.sql.bind.chosen import in_an_order, some_rows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
@@ -311,7 +311,7 @@ class Expressions:
     def _call(self, part: s.Call) -> Expr:
         if part in self.given:
             return col(self.given[part])
-        if part.order or part.filter is not None:
+        if part.filter is not None or in_an_order(part):
             return some_rows(self, part)
         return self._called(part)
 

@@ -16,6 +16,7 @@ from headrace.errors import SqlError
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import TableEntry
 from headrace.sql.bind.conditions import all_of, columns_of, conjuncts, has_subquery
+from headrace.sql.bind.context import Context
 from headrace.sql.bind.joins import Joins
 from headrace.sql.bind.lateral import Lateral, answered, is_lateral
 from headrace.sql.bind.relations import Item
@@ -32,6 +33,10 @@ __all__ = ["FromClause"]
 
 #: Joins that return every left row as it is, or parts of its lifetime: conditions on it may be applied before.
 _KEEPS_LEFT = frozenset({"inner", "cross", "left", "semi", "anti", "clip"})
+
+
+#: Words that other dialects have before JOIN; here they would parse as an alias.
+_NO_JOINS = ("ASOF", "OUTER")
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class FromClause:
         """The rows of FROM, and the SELECT with the conditions of WHERE that are left."""
         part, queries = self.part, self.queries
         for place in (part.source, *(join.right for join in part.joins)):
-            queries.check_alias(place)
+            _check_alias(queries.context, place)
         if self.around is not None:
             return self._beside(self.around)
         first = queries.timed_item(part, part.source, self.tick)
@@ -312,3 +317,15 @@ def _position(relation: Relation, operands: Sequence[_Operand]) -> int:
         for number, one in enumerate(operands)
         if any((other.name, other.level) == wanted for other in one.item.relations)
     )
+
+
+def _check_alias(context: Context, part: s.FromItem) -> None:
+    alias = part.alias
+    if alias is not None and not alias.quoted and alias.text.upper() in _NO_JOINS:
+        raise context.error(
+            alias,
+            f"there is no {alias.text.upper()} JOIN",
+            given=alias.text,
+            allowed="JOIN, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI, ANTI and CLIP JOIN",
+            instead="LEFT JOIN, or the name in double quotes",
+        )

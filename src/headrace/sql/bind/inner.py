@@ -20,8 +20,9 @@ from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import LiveEntry
 from headrace.sql.bind.clauses import QUALIFIED
-from headrace.sql.bind.conditions import aggregate_calls, all_of, columns_of, has_subquery, replaced
+from headrace.sql.bind.conditions import aggregate_calls, all_of, columns_of, conjuncts, has_subquery, replaced
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.correlation import Domain, Inner, divided, equates, exposed, inner_column, outer_columns
 from headrace.sql.bind.expressions import has_aggregate
@@ -176,7 +177,9 @@ class _Bound:
 
     def _alone(self, part: s.Select, item: Item) -> Inner:
         first = part.limit is not None and part.limit.count <= 1 and not part.limit.by
-        self._check_single(unique=first or (self.inners.aggregates(part) and not part.group))
+        one = not self.inners.aggregates(part) and self._has_key(part, Scope(self.context, item.relations), set())
+        unique = one or (self.inners.aggregates(part) and not part.group)
+        self._check_single(unique=first or unique)
         if self.values == 0 and not self._grouped(part):
             part = replace(part, entries=(s.Entry(s.Value(value=True), s.Name("_")),), order=(), limit=None)
         return self._whole(self.queries.selected(part, item, self.inners.tick))
@@ -211,7 +214,8 @@ class _Bound:
         entries = (*shown, *(s.Entry(one, name, at=one.at) for one, name in connected.items()))
         fixed = {_resolved(one, inside) for one in keys}
         groups_fixed = all(_resolved(entry.value, inside) in fixed for entry in part.group)
-        unique = groups_fixed if self.inners.aggregates(part) or part.group else False
+        grouped = self.inners.aggregates(part) or bool(part.group)
+        unique = groups_fixed if grouped else self._has_key(part, inside, fixed)
         self._check_single(unique=unique or _first(part))
         changed = self._for_each(replace(part, entries=entries), keys)
         if self.values == 0 and not self._grouped(part):
@@ -341,6 +345,18 @@ class _Bound:
                 instead="(SELECT column FROM … WHERE …)",
             )
 
+    def _has_key(self, part: s.Select, inside: Scope, fixed: set[s.Expression | str]) -> bool:
+        """Whether the rows are those of one table, and these values are its PRIMARY KEY: there is one row at most."""
+        place = part.source
+        if part.joins or part.group or place.brackets or not isinstance(place.stream, s.Name):
+            return False
+        entries = self.queries.catalog.tables
+        entry = entries.get(self.queries.catalog.key(place.stream.text, entries) or "")
+        if not isinstance(entry, LiveEntry) or not entry.table.live.key:
+            return False
+        constant = {_resolved(one, inside) for one in map(_equals_constant, conjuncts(part.where)) if one is not None}
+        return all(_resolved(s.Column(s.Name(name)), inside) in fixed | constant for name in entry.table.live.key)
+
     def _check_single(self, *, unique: bool) -> None:
         part = self.single
         if part is not None and not unique:
@@ -349,7 +365,8 @@ class _Bound:
                 part,
                 "a sub-query that is a value may give only one row, and this one may give several",
                 given=to_sql(part),
-                allowed="aggregates, ORDER BY … LIMIT 1, or groups by what connects it with the row outside",
+                allowed="aggregates, ORDER BY … LIMIT 1, the row of a PRIMARY KEY, or groups by what connects it with "
+                "the row outside",
                 instead=f"(SELECT max({value}) …), or (SELECT {value} … ORDER BY … LIMIT 1)",
             )
 
@@ -394,6 +411,16 @@ def _by_equalities(conditions: Sequence[s.Expression], inside: Scope) -> bool:
     for condition in conditions:
         exposed(condition, inside, expose)
     return all(equates(one_condition, one, inside) for one, one_condition in exposures)
+
+
+def _equals_constant(part: s.Expression) -> s.Column | None:
+    """The column of `id = 5`; None for any other condition."""
+    if not isinstance(part, s.Binary) or part.operator != "=":
+        return None
+    for one, other in ((part.left, part.right), (part.right, part.left)):
+        if isinstance(one, s.Column) and isinstance(other, (s.Number, s.Text, s.TypedText, s.DateTime)):
+            return one
+    return None
 
 
 def _resolved(part: s.Expression, scope: Scope) -> s.Expression | str:

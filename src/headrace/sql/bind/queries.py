@@ -37,6 +37,7 @@ from headrace.sql.bind.following import ends_behind, with_rows_of_time
 from headrace.sql.bind.frames import depth, frame_between, is_shift, shifted, sliding_last, with_frames
 from headrace.sql.bind.from_clause import FromClause
 from headrace.sql.bind.grouping import Grouping, column_name
+from headrace.sql.bind.grouping_sets import by_sets, has_sets
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
@@ -48,14 +49,11 @@ from headrace.sql.bind.subqueries import Subqueries
 from headrace.sql.bind.times import event_columns, window_columns, window_times
 from headrace.sql.bind.unnest import is_unnest, no_stream
 from headrace.sql.bind.values import duration_of, unit_of
-from headrace.sql.bind.window_functions import around_windows, has_window_functions, in_column_windows, with_brackets
+from headrace.sql.bind.window_functions import around_windows, in_column_windows, with_brackets
 from headrace.sql.bind.windows import Tick, Windowing, bracketed
 from headrace.sql.printer import to_sql
 
 __all__ = ["Queries"]
-
-#: Words that other dialects have before JOIN; here they would parse as an alias.
-_NO_JOINS = ("ASOF", "OUTER")
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,10 @@ class Queries:
 
     def select(self, part: s.Select, tick: Tick) -> Stream:
         """The stream of one SELECT."""
-        part = around_windows(part)
-        if has_window_functions(part):
-            body = with_brackets(self, part, tick)
-            if not isinstance(body, s.Select):
-                return self.body(body, tick)
-            part = body
+        body = with_brackets(self, around_windows(part), tick)
+        if not isinstance(body, s.Select):
+            return self.body(body, tick)
+        part = body
         if part.qualify is not None:
             rows = qualified(self, part, tick)
             return without_duplicates(plain(rows)) if part.distinct else rows
@@ -147,6 +143,8 @@ class Queries:
 
     def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
         """The stream of a SELECT over the rows of its FROM."""
+        if has_sets(part):
+            return by_sets(self, part, item, tick)
         answers = over_groups(self, part, item, tick)
         if answers is not None:
             return answers
@@ -420,17 +418,6 @@ class Queries:
     def timed_item(self, part: s.Select, place: s.FromItem, tick: Tick) -> Item:
         """An item with the times of its events as columns, where the SELECT uses them."""
         return event_columns(self.context, part, self.item(place, tick), alone=all(map(is_unnest, part.joins)))
-
-    def check_alias(self, part: s.FromItem) -> None:
-        alias = part.alias
-        if alias is not None and not alias.quoted and alias.text.upper() in _NO_JOINS:
-            raise self.context.error(
-                alias,
-                f"there is no {alias.text.upper()} JOIN",
-                given=alias.text,
-                allowed="JOIN, LEFT, RIGHT, FULL, CROSS, NATURAL, SEMI, ANTI and CLIP JOIN",
-                instead="LEFT JOIN, or the name in double quotes",
-            )
 
     def table(self, part: s.FromItem) -> TableEntry | None:
         """The table that the item names, or None."""

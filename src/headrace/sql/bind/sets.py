@@ -74,10 +74,10 @@ def _aligned(context: Context, part: s.SetOperation, left: Stream, right: Stream
             f"streams in {_article(part)} must have the same number of columns",
             given=f"{len(left_columns)} and {len(right_columns)}: {left.schema} | {right.schema}",
         )
-    kinds = [
-        common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type
-        for a, b in zip(left_columns, right_columns, strict=True)
-    ]
+    kinds = []
+    for number, (a, b) in enumerate(zip(left_columns, right_columns, strict=True)):
+        with context.at(_column_of(part.right, number)):
+            kinds.append(common(f"{a.name} and {b.name}", [a.type, b.type]) or a.type)
     sides = []
     for stream, fields in ((left, left_columns), (right, right_columns)):
         outputs = [
@@ -87,6 +87,16 @@ def _aligned(context: Context, part: s.SetOperation, left: Stream, right: Stream
         same = same_columns(outputs, [(f.name, col(f.name)) for f in fields])
         sides.append(stream if same else Stream(Select(stream.node, tuple(outputs))))
     return sides[0], sides[1]
+
+
+def _column_of(part: s.Body, number: int) -> s.Part:
+    """Where a column of a query was written; the whole query, if it has * in its list."""
+    if isinstance(part, s.SetOperation):
+        return _column_of(part.left, number)
+    if isinstance(part, s.Values):
+        return part.rows[0].values[number]
+    stars = any(isinstance(entry.value, s.Star) for entry in part.entries)
+    return part if stars else part.entries[number]
 
 
 def _article(part: s.SetOperation) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from headrace.expr import Expr
 from headrace.sql import syntax as s
-from headrace.sql.bind.expressions import Expressions
+
+if TYPE_CHECKING:
+    from headrace.sql.bind.expressions import Expressions
 
 __all__ = ["sort_keys"]
 

@@ -262,11 +262,11 @@ def _csv_format(arguments: Given, schema: Schema) -> dict[str, Any]:
     path, delimiter = arguments.path(), arguments.text("delimiter", ",").replace("\\t", "\t")
     if len(delimiter) != 1:
         raise arguments.context.error(
-            arguments.part, "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
+            arguments.place("delimiter"), "a delimiter is one character", given=delimiter, allowed="',', ';', '\\t'"
         )
     header = arguments.values.get("header")
     if header is not None and not isinstance(header, bool):
-        raise arguments.context.error(arguments.part, "header is TRUE or FALSE", given=header)
+        raise arguments.context.error(arguments.place("header"), "header is TRUE or FALSE", given=header)
     if header is None:
         header = _has_header(path, delimiter, schema, arguments.renames())
     return {"delimiter": delimiter, "header": bool(header)}
@@ -423,7 +423,9 @@ _TABLES: Mapping[str, _Table] = {
 
 def _file_sink(arguments: Given, format: str) -> Any:
     format = arguments.text("format", format)
-    return outputs.files(arguments.path(), format=format, encoding=_encoding(arguments), key=arguments.names("key"))  # type: ignore[arg-type]
+    more: dict[str, Any] = {name: arguments.names(name) for name in ("key", "partition_by", "sort_by")}
+    more |= {"format": format, "encoding": _encoding(arguments), "compact": arguments.values.get("compact")}
+    return outputs.files(arguments.path(), **more)
 
 
 def _console(arguments: Given) -> Any:
@@ -440,7 +442,7 @@ def _adapter_sink(name: str, paths: tuple[str, ...] | None, arguments: Given) ->
     return outputs.sink(name, **{**arguments.options(paths), **key})
 
 
-_FILES = ("path", "format", "encoding", "key")
+_FILES = ("path", "format", "encoding", "key", "partition_by", "sort_by", "compact")
 #: The sinks of the dialect.
 SINKS: Mapping[str, PlaceKind] = {
     "FILE": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),

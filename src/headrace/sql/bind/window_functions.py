@@ -26,15 +26,10 @@ from headrace.sql.syntax.rewrite import rewritten
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["around_windows", "has_window_functions", "in_column_windows", "with_brackets"]
+__all__ = ["around_windows", "in_column_windows", "with_brackets"]
 
 #: How many windows CUMULATE of a stream may have that begin together: each is a query of its own.
 MAX_STEPS = 400
-
-
-def has_window_functions(part: s.Select) -> bool:
-    """Whether window functions stand in FROM."""
-    return any(isinstance(item.stream, s.WindowFunction) for item in _items(part))
 
 
 def _items(part: s.Select) -> list[s.FromItem]:

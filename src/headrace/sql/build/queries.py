@@ -19,9 +19,10 @@ _CHOICES = frozenset({"order", "limit", "offset"})
 
 
 class _Raw(NamedTuple):
-    """A SELECT that clauses behind it may still complete."""
+    """A SELECT that clauses behind it may still complete; `first` is that of each key of DISTINCT ON."""
 
     select: s.Select
+    first: s.Limit | None = None
 
 
 class QueryBuilder(PatternBuilder):
@@ -44,7 +45,13 @@ class QueryBuilder(PatternBuilder):
         values: dict[str, Any] = {"order": order, "limit": limit}
         if isinstance(body, _Raw):
             place = (body.select.at[0], clauses[-1].at[1])
-            return self._done(_Raw(replace(body.select, **values, at=place)))
+            if body.first is not None and limit is not None:
+                self.fail(
+                    "DISTINCT ON takes the first row of each key, and LIMIT would choose among them",
+                    limit.at,
+                    instead="SELECT * FROM (SELECT DISTINCT ON …) ORDER BY … LIMIT …",
+                )
+            return self._done(_Raw(replace(body.select, **values, at=place), body.first))
         place = (body.at[0], clauses[-1].at[1])
         if isinstance(body, s.Select) and not body.order and body.limit is None:
             return replace(body, **values, at=place)
@@ -52,7 +59,10 @@ class QueryBuilder(PatternBuilder):
 
     def _done(self, body: s.Body | _Raw) -> s.Body:
         """A body with all its clauses."""
-        return grouped_by_function(self, body.select) if isinstance(body, _Raw) else body
+        if not isinstance(body, _Raw):
+            return body
+        limit = body.first or body.select.limit
+        return grouped_by_function(self, replace(body.select, limit=limit))
 
     def query_in_parentheses(self, at: Span, query: s.Query) -> s.Body:
         if query == s.Query(query.body):
@@ -109,8 +119,12 @@ class QueryBuilder(PatternBuilder):
         given = [part for part in parts if isinstance(part, Clause)]
         source, *joins = next((part.value for part in given if part.field == "from"), (s.NO_SOURCE,))
         given = [part for part in given if part.field != "from"]
+        first = next((part for part in parts if isinstance(part, s.Limit)), None)
         more = {"source": source, "joins": tuple(joins), "distinct": "DISTINCT" in parts}
-        return _Raw(self.make(s.Select, at, given, **more))
+        return _Raw(self.make(s.Select, at, given, **more), first)
+
+    def distinct_on(self, at: Span, _: Token, *keys: s.Expression) -> s.Limit:
+        return s.Limit(1, keys, at=at)
 
     entries = clauses("entries")
     from_ = clauses("from")
@@ -126,6 +140,14 @@ class QueryBuilder(PatternBuilder):
 
     def group_entry(self, at: Span, value: s.Expression, alias: s.Name | None = None) -> s.Entry:
         return s.Entry(value, alias, at=at)
+
+    def group_set(self, at: Span, *keys: s.Expression) -> s.GroupSet:
+        return s.GroupSet(keys, at=at)
+
+    def group_sets(self, at: Span, word: Token, *sets: s.GroupSet | s.Entry) -> s.Entry:
+        kind: Any = " ".join(word.text.upper().split())
+        inner = tuple(one.value if isinstance(one, s.Entry) else one for one in sets)
+        return s.Entry(s.GroupingSets(kind, inner, at=at), at=at)  # type: ignore[arg-type]
 
     def star(self, at: Span, stream: s.Name | None = None) -> s.Star:
         return s.Star(stream, at=at)
@@ -156,11 +178,9 @@ class QueryBuilder(PatternBuilder):
             if [other.field for other in given].count(part.field) > 1:
                 self.fail("this was said already", given[-1].at, instead="LIMIT or FETCH once, and OFFSET once")
         said = {part.field: part for part in given}
-        if "limit" not in said:
-            if said:
-                self.fail("OFFSET needs the number of rows behind it", said["offset"].at, instead="LIMIT 10 OFFSET 5")
+        if not said:
             return None
-        limit: s.Limit = said["limit"].value
+        limit: s.Limit = said["limit"].value if "limit" in said else s.Limit(s.ALL_ROWS, at=said["offset"].at)
         return replace(limit, offset=said["offset"].value) if "offset" in said else limit
 
     qualify = clause("qualify")

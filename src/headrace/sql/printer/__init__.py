@@ -139,6 +139,16 @@ def _(part: s.Entry) -> str:
     return words(text(part.value), clause("AS", part.alias))
 
 
+@writes(s.GroupSet)
+def _(part: s.GroupSet) -> str:
+    return text(part.keys[0]) if len(part.keys) == 1 else f"({listed(part.keys)})"
+
+
+@writes(s.GroupingSets)
+def _(part: s.GroupingSets) -> str:
+    return f"{part.kind} ({listed(part.sets)})"
+
+
 @writes(s.Subquery)
 def _(part: s.Subquery) -> str:
     return f"{'LATERAL ' if part.lateral else ''}(\n{indented(text(part.query))}\n)"
@@ -175,7 +185,8 @@ def _(part: s.Join) -> str:
 
 @writes(s.Limit)
 def _(part: s.Limit) -> str:
-    return words(f"LIMIT {part.count}", clauses("BY", part.by), f"OFFSET {part.offset}" if part.offset else "")
+    first = "" if part.count == s.ALL_ROWS else f"LIMIT {part.count}"
+    return words(first, clauses("BY", part.by), f"OFFSET {part.offset}" if part.offset else "")
 
 
 @writes(s.NamedWindow)

@@ -67,11 +67,14 @@ from headrace.sql.syntax.patterns import (
     Subset,
 )
 from headrace.sql.syntax.queries import (
+    ALL_ROWS,
     NO_SOURCE,
     Body,
     Entry,
     Exists,
     FromItem,
+    GroupingSets,
+    GroupSet,
     InQuery,
     Into,
     Join,
@@ -149,12 +152,14 @@ from headrace.sql.syntax.windows import (
 )
 
 __all__ = [
-    "NOWHERE", "NO_SOURCE", "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
+    "ALL_ROWS", "NOWHERE", "NO_SOURCE",
+    "AfterMatch", "Application", "Arrival", "Ask", "Assignment", "Between", "Binary", "Body",
     "BodyStatement", "Bracket", "Call", "Case", "Cast", "ChangeTable", "ChangesLifetime", "Column", "CountWindow",
     "CreateAggregate", "CreateSchema", "CreateStream", "CreateTable", "CreateView", "DateTime", "Definition",
     "DeleteFrom", "DeleteRows", "DeltaWindow", "Describe", "DivertedFrom", "Drop", "Duration", "EdgeLifetime",
     "Element", "Entry", "Exists", "Explain", "Expression", "Extent", "Field", "FixedWindow", "FrameBound", "FromItem",
-    "GridWindow", "In", "InQuery", "Insert", "InsertRows", "InsertSelect", "InsertSelected", "InsertValues",
+    "GridWindow", "GroupSet", "GroupingSets",
+    "In", "InQuery", "Insert", "InsertRows", "InsertSelect", "InsertSelected", "InsertValues",
     "IntervalLifetime", "Into", "IsDistinct", "IsJson", "IsNull", "Join", "LandmarkWindow", "Lifespan", "Like", "Limit",
     "LocalJoin", "LocalSelect", "LocalTable", "MatchRecognize", "Measure", "Member", "Merge", "Module", "Name", "Named",
     "NamedQuery", "NamedWindow", "Number", "OrderKey", "Over", "Part", "PhysicalLifetime", "PointLifetime", "Policy",

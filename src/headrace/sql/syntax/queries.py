@@ -10,8 +10,10 @@ from headrace.sql.syntax.parts import Part
 from headrace.sql.syntax.windows import Bracket
 
 __all__ = [
-    "NO_SOURCE", "Body", "Entry", "Exists", "FromItem", "InQuery", "Into", "Join", "Limit", "NamedQuery", "Quantified",
-    "Query", "ScalarQuery", "Select", "SetOperation", "Subquery", "Unnest", "Values", "ValuesRow", "WindowFunction",
+    "ALL_ROWS", "NO_SOURCE",
+    "Body", "Entry", "Exists", "FromItem", "GroupSet", "GroupingSets", "InQuery", "Into", "Join", "Limit",
+    "NamedQuery", "Quantified", "Query", "ScalarQuery", "Select", "SetOperation", "Subquery",
+    "Unnest", "Values", "ValuesRow", "WindowFunction",
 ]  # fmt: skip
 
 
@@ -78,8 +80,30 @@ class Join(Part):
 
 
 @dataclass(frozen=True)
+class GroupSet(Part):
+    """`(a, b)`, `a`, `()` among grouping sets: keys that stand together."""
+
+    keys: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class GroupingSets(Expression):
+    """`GROUPING SETS (…)`, `ROLLUP (…)`, `CUBE (…)`, in place of a key of GROUP BY: several groupings at once."""
+
+    kind: Literal["GROUPING SETS", "ROLLUP", "CUBE"]
+    sets: tuple[GroupSet | GroupingSets, ...]
+
+
+#: More rows than there are.
+ALL_ROWS = 2**62
+
+
+@dataclass(frozen=True)
 class Limit(Part):
-    """`ORDER BY … LIMIT k [BY key, …] [OFFSET n]`: the first k of each window and key, behind the first n."""
+    """`ORDER BY … LIMIT k [BY key, …] [OFFSET n]`: the first k of each window and key, behind the first n.
+
+    `OFFSET n` alone has `ALL_ROWS`.
+    """
 
     count: int
     by: tuple[Expression, ...] = ()

@@ -17,6 +17,7 @@ from headrace.api.ranking import unmerged
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr
 from headrace.expr import nodes as engine
+from headrace.expr.in_order import order_of
 from headrace.expr.python import UdfCall
 from headrace.modules import ModuleCall
 from headrace.patterns.references import START
@@ -33,7 +34,7 @@ from headrace.sql.bind.scope import visible
 from headrace.sql.bind.values import unit_of
 from headrace.sql.bind.windows import OWN_TIME
 from headrace.sql.printer import to_sql
-from headrace.sql.unbind.calls import called, literal
+from headrace.sql.unbind.calls import called, in_an_order, literal
 from headrace.sql.unbind.patterns import NotInSql, navigated, recognized
 from headrace.time import INFINITY
 
@@ -351,6 +352,8 @@ class Unbinder:
         of_match = navigated(expr, self.expression)
         if of_match is not None:
             return of_match
+        if (ordered := order_of(expr)) is not None:
+            return in_an_order(ordered, self.expression)
         if isinstance(expr, UdfCall):
             return s.Call((self._called(expr.udf, "function"),), tuple(map(self.expression, expr.children)))
         raise NotInSql(expr)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
+from headrace.expr import Expr
+from headrace.expr.in_order import SortedValues
 from headrace.expr.signatures import struct_names
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
-__all__ = ["called", "literal"]
+__all__ = ["called", "in_an_order", "literal"]
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%", "eq": "=", "ne": "<>", "lt": "<",
@@ -42,6 +45,15 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
     if function == "shift_time":
         raise NotInSql(function)
     return s.Call((s.Name("strpos" if function == "position" else function),), tuple(arguments))
+
+
+def in_an_order(expr: SortedValues, spoken: Callable[[Expr], s.Expression]) -> s.Expression:
+    """An aggregate in an order: `string_agg(x, ',' ORDER BY y)`."""
+    texts = () if expr.separator is None else (s.Text(expr.separator),)
+    order = tuple(s.OrderKey(spoken(key), down) for key, down in expr.order)
+    where = None if expr.where is None else spoken(expr.where)
+    name = s.Name("string_agg" if texts else "collect")
+    return s.Call((name,), (spoken(expr.argument), *texts), distinct=expr.distinct, filter=where, order=order)
 
 
 def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.api.stream import Stream
 from headrace.errors import IntentError, nearest
+from headrace.plan.windows import Snapshot
 from headrace.schema import Schema
 from headrace.testing.generators.stories import Promise, Step, Story, StoryStream
 from headrace.testing.generators.traits import DIMENSIONS, Setting
@@ -392,7 +393,7 @@ def make_speculative(stream: Stream, key: str, k: int = 1) -> Stream:
     """
     names = list(stream.schema.names)
     ordered = [field.name for field in stream.schema if field.name != key and not field.type.is_array] or [key]
-    best = stream.group_by(key).apply(lambda group: group.top(k, by=ordered[-1]))
+    best = stream.group_by(key).apply(lambda group: group.window(Snapshot()).top(k, by=ordered[-1]))
     return best.select(*names)
 
 

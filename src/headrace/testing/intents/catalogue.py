@@ -18,6 +18,7 @@ from headrace.testing.intents.lifetimes import LIFETIMES
 from headrace.testing.intents.pattern import PATTERNS
 from headrace.testing.intents.per_window import PER_WINDOW
 from headrace.testing.intents.recurse import LOOPS
+from headrace.testing.intents.relations import RELATIONS
 from headrace.testing.intents.span import SPANS
 
 __all__ = ["KINDS", "OPERATORS", "Kind", "Options"]
@@ -37,9 +38,9 @@ OPERATORS: Mapping[str, Kind] = {kind.name: kind for kind in (*SPANS, *MEETINGS,
 
 _ANY = {"operator": tuple(OPERATORS), "below": tuple(OPERATORS), "depth": ("2", "3", "4")}
 #: All kinds: the operators; `any`, which stands for a chain of them and names the last two; and compositions, patterns,
-#: loops, columns and computed lifetimes, which `any` does not draw, so that its draws stay the same.
+#: loops, columns, computed lifetimes and relations, which `any` does not draw, so that its draws stay the same.
 KINDS: Mapping[str, Kind] = {
     **OPERATORS,
     "any": Kind("any", 1, _ANY, _no_query),
-    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS, *COLUMNS, *LIFETIMES)},
+    **{kind.name: kind for kind in (*COMPOSED, *PATTERNS, *LOOPS, *COLUMNS, *LIFETIMES, *RELATIONS)},
 }

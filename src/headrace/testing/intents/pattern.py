@@ -46,4 +46,21 @@ PATTERNS = (
         groups=_GROUPS,
         rows=_ROWS,
     ),
+    written(
+        "absence",
+        1,
+        "{a}{groups}.match(hr.pattern({shape}, define={conditions}, within={within}){policy}, "
+        + _ROWS["one"].replace("B.x", "A.x")
+        + ")"
+        + PLAIN,
+        {"policy": ("past",)},
+        shape={"run": "'A B* !C'", "one": "'A B !C'", "choice": "'(A | B) !C'"},
+        conditions={
+            "alone": "{{'B': hr.col('i') > 0, 'C': hr.col('i') <= 0}}",
+            "neighbours": "{{'B': hr.col('x') >= hr.prev('x'), 'C': hr.col('x') <= 0.0}}",
+        },
+        within={"short": "4", "long": "12"},
+        policy={"past": ".skip('past last row')", "next": ".skip('to next row')"},
+        groups=_GROUPS,
+    ),
 )

@@ -154,8 +154,7 @@ _TOP_GROUPS = {name: text for name, text in _GROUPS.items() if name != "renewed"
 
 
 def _top(names: tuple[str, ...], options: Options) -> str:
-    # At every instant is the same as for each snapshot, and is how people write it.
-    window = "" if options["window"] == "snapshot" else f".window({_window(options)})"
+    window = f".window({_window(options)})"
     descending = "" if options["order"] == "descending" else ", descending=False"
     plain = PLAIN if options["keys"] == "computed" else ""
     skip = "" if options["skip"] == "none" else ", skip=1"

@@ -235,17 +235,26 @@ def batches(trial: Trial) -> None:
 
 
 def arrival(trial: Trial) -> None:
-    """Rows between two CTIs may change places."""
+    """Rows between two CTIs may change places; where arrival orders rows that start together, these may not."""
     random = trial.case.random
+    ordered = any(source.stamped for source in sources_of(trial.node))
 
     def shuffle(stream: StoryStream) -> StoryStream:
         steps: list[int | Promise] = []
-        part: list[int | Promise] = []
+        part: list[int] = []
+
+        def start(number: int) -> int:
+            return stream.stories[number].le
+
         for step in [*stream.steps, None]:
             if isinstance(step, int):
                 part.append(step)
                 continue
+            before = list(part)
             random.shuffle(part)
+            if ordered:
+                waiting = {le: [number for number in before if start(number) == le] for le in map(start, part)}
+                part = [waiting[le].pop(0) for le in map(start, part)]
             steps += part if step is None else [*part, step]
             part = []
         return replace(stream, steps=tuple(steps))

@@ -140,6 +140,20 @@ def test_a_repeated_batch_makes_no_version(tmp_path: Path):
     assert DeltaTable(sink.path).version() == 2
 
 
+def test_small_files_are_made_into_larger_ones(tmp_path: Path):
+    sink = opened(tmp_path / "t", compact=5)
+    for batch in range(13):
+        sink.deliver(delivery(batch), prices(float(batch)))
+        sink.deliver(delivery(batch), prices(float(batch)))
+    found = DeltaTable(sink.path)
+    assert len(found.file_uris()) <= 5
+    assert sorted(row["price"] for row in table(sink.path)) == [float(batch) for batch in range(13)]
+    log = hr.read_delta(sink.path, "price DOUBLE, _commit_version LONG", lifetime=hr.point("_commit_version"), start=0)
+    assert sorted(log.cht()["price"].to_pylist()) == [float(batch) for batch in range(13)], "moved rows are not new"
+    with pytest.raises(PlanError, match="compact is a number of versions"):
+        opened(tmp_path / "t", compact=0)
+
+
 def test_transactions_survive_checkpoints_and_cleaning_of_the_log(tmp_path: Path):
     sink = opened(tmp_path / "t")
     sink.deliver(delivery(0), prices(0.0))
