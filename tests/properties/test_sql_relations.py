@@ -282,6 +282,13 @@ def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, input
     oracle_snapshots(text.format(windows), inputs, buckets=n, instead=text.format(f"{instead} AS w"))
 
 
+@pytest.mark.parametrize("text", [*LATERAL[:7:2], LATERAL[8], *DEEP[::5]])
+@_few(8)
+@given(relations("a", "b", "c"), buckets())
+def test_oracle_instants_with_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
+    oracle_snapshots(text, {**inputs, "a": inputs["a"].point_at_start()}, buckets=n)
+
+
 @pytest.mark.parametrize("text", [*LISTS, *CHOSEN])
 @_few(8)
 @given(relations("a", "c"), buckets())

@@ -50,6 +50,7 @@ from headrace.time import BEGINNING, INFINITY, format_ticks
 __all__ = ["ChangingTable", "LiveTable", "LiveTableRead"]
 
 _PROMISE_EVERY = 1_000_000  # ticks between two promises
+_PROMISES_KEPT = 1000  # the latest ones: a batch that runs again reads the same
 _TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
 _PARTITION = "changes"
 Places = NDArray[np.int64]
@@ -85,6 +86,10 @@ class ChangingTable:
 
     def log(self, start: int, end: int) -> pa.Table:
         """Rows of the log."""
+        return self._log.rows(start, end)[1]
+
+    def numbered_log(self, start: int, end: int) -> tuple[Places, pa.Table]:
+        """Rows of the log, with their numbers."""
         return self._log.rows(start, end)
 
     def so_far(self, until: int | None = None) -> pa.Table:
@@ -235,8 +240,7 @@ class LiveTable(ChangingTable):
             self._followed = True
             time = self._clock() if self._clocked else self.latest
             if time >= self._log.promised + (_PROMISE_EVERY if self._clocked else 1):
-                self._log.append(self._promise(time))
-                self._log.promised = time
+                self._log.promise(self._promise(time), time)
                 self.latest = max(self.latest, time)
             return self.changes
 
@@ -246,14 +250,18 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 class _Log:
-    """Rows that only grow, in memory, and in files once another process reads them."""
+    """Rows that only grow, in memory, and in files once another process reads them.
+
+    In memory, old promises are left out: a later one says more. All rows keep their numbers.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.promised = BEGINNING
         self._table: pa.Table = schema.arrow.empty_table()
-        self._parts: list[pa.Table] = []
-        self._count = 0
+        self._numbers: Places = np.empty(0, np.int64)
+        self._parts: list[tuple[int, pa.Table]] = []
+        self._count = self._promises = 0
         self._folder: TemporaryDirectory[str] | None = None
 
     def __len__(self) -> int:
@@ -262,21 +270,52 @@ class _Log:
     def append(self, rows: pa.Table) -> None:
         if self._folder is not None:
             _write(Path(self._folder.name), self._count, rows)
-        self._parts.append(rows)
+        self._parts.append((self._count, rows))
         self._count += rows.num_rows
 
-    def rows(self, start: int, end: int) -> pa.Table:
+    def promise(self, row: pa.Table, time: int) -> None:
+        """Append a promise."""
+        self.append(row)
+        self.promised = time
+        self._promises += 1
+        if self._promises > 2 * _PROMISES_KEPT:
+            self._thin()
+
+    def _thin(self) -> None:
+        self._gather()
+        promises = np.flatnonzero(np.asarray(pc.equal(self._table["kind"], "cti")))
+        kept = np.ones(self._table.num_rows, bool)
+        kept[promises[:-_PROMISES_KEPT]] = False
+        self._table, self._numbers = self._table.filter(pa.array(kept)).combine_chunks(), self._numbers[kept]
+        self._promises = _PROMISES_KEPT
+
+    def _gather(self) -> None:
         if self._parts:
-            self._table = pa.concat_tables([self._table, *self._parts])
+            numbers = [np.arange(start, start + rows.num_rows) for start, rows in self._parts]
+            self._numbers = np.concatenate([self._numbers, *numbers])
+            self._table = pa.concat_tables([self._table, *(rows for _, rows in self._parts)])
             self._parts = []
-        return self._table.slice(start, end - start)
+
+    def rows(self, start: int, end: int) -> tuple[Places, pa.Table]:
+        """The rows from a number up to another that are there, and their numbers."""
+        self._gather()
+        first, last = np.searchsorted(self._numbers, (start, end))
+        return self._numbers[first:last], self._table.slice(first, last - first)
 
     def stored(self) -> Path:
         """The folder with all rows; rows that come later are written there, too."""
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="headrace-table-")
-            _write(Path(self._folder.name), 0, self.rows(0, len(self)))
+            _write(Path(self._folder.name), 0, self._whole())
         return Path(self._folder.name)
+
+    def _whole(self) -> pa.Table:
+        """All rows; what was left out is the promise of the beginning, which says nothing."""
+        numbers, rows = self.rows(0, len(self))
+        said_nothing = pa.Table.from_pylist([{"kind": "cti", "le": BEGINNING}], schema=self.schema.arrow)
+        every = np.zeros(len(self), np.int64)
+        every[numbers] = np.arange(1, len(numbers) + 1)
+        return pa.concat_tables([said_nothing, rows]).take(pa.array(every))
 
 
 def _write(folder: Path, start: int, rows: pa.Table) -> None:
@@ -297,8 +336,8 @@ class _StoredTable:
     def __str__(self) -> str:
         return f"table {self.name}"
 
-    def log(self, start: int, end: int) -> pa.Table:
-        """Rows of the log."""
+    def numbered_log(self, start: int, end: int) -> tuple[Places, pa.Table]:
+        """Rows of the log, with their numbers."""
         files = sorted(Path(self.folder).glob("*.arrow"))
         starts = [int(file.stem) for file in files]
         wanted = [
@@ -307,7 +346,7 @@ class _StoredTable:
             if first < end and last > start
         ]
         rows = pa.concat_tables([self.log_schema.arrow.empty_table(), *(_read(file) for file in wanted)])
-        return rows.slice(start - (int(wanted[0].stem) if wanted else start), end - start)
+        return np.arange(start, end), rows.slice(start - (int(wanted[0].stem) if wanted else start), end - start)
 
 
 def _read(file: Path) -> pa.Table:
@@ -341,8 +380,8 @@ class LiveTableRead(SourceAdapter):
         end: int,
         columns: Sequence[str],
     ) -> Generator[DecodedBlock, None, int | None]:
-        rows = self.table.log(start, end).select(list(columns))
-        yield DecodedBlock(rows, refused_table(), np.arange(start, end))
+        numbers, rows = self.table.numbered_log(start, end)
+        yield DecodedBlock(rows.select(list(columns)), refused_table(), numbers)
         return None
 
     @property

@@ -17,11 +17,11 @@ from headrace.api.running import run_quietly
 from headrace.api.tables import Table, changed, new_table
 from headrace.display.words import counted
 from headrace.expr import Expr, evaluate, lit, predicate_mask
-from headrace.io.live_table import Places
 from headrace.plan.nodes import Source
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog, LiveEntry, StreamEntry
+from headrace.sql.bind.conditions import columns_of
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.queries import Queries
@@ -44,8 +44,8 @@ __all__ = [
     "updated",
 ]
 
-#: The number of a row, beside the columns of its table, in queries for conditions.
-_PLACE = "_sql_place"
+#: The number of a row, beside the columns of its table, in queries for conditions; and new values of an UPDATE.
+_PLACE, _SET = "_sql_place", "_sql_set"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_COLUMNS = pa.table([pa.nulls(1)], names=["one"])  # not of a list: that loads pandas
 
@@ -110,10 +110,7 @@ def inserted(
     _check_count(context, query, rows.num_columns, fields)
     values = []
     for field, column in zip(fields, rows.columns, strict=True):
-        found = Schema.of(pa.schema([(field.name, column.type)]))[field.name].type
-        if not _assignable(found, field.type):
-            raise _unfit(context, query, f"{found.value}", field)
-        values.append(_cast(context, query, column, field))
+        values.append(_taken(context, query, column, field))
     given = pa.table(values, names=[field.name for field in fields])
     live = entry.table.live
     with context.at(part):
@@ -187,16 +184,23 @@ def moment(context: Context, part: s.Expression) -> datetime | int:
 def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable, options: dict[str, Any]) -> str:
     """Update the rows for which WHERE is true; those whose values stay the same do not change."""
     live = entry.table.live
-    places = _places(context, catalog, entry, part.where, options)
+    scope = _expressions(context, catalog, entry).scope
+    asked = {n: one for n, one in enumerate(part.assignments) if not _is_own(one.value, scope)}
+    entries = [s.Entry(one.value, s.Name(f"{_SET}{n}"), at=one.at) for n, one in asked.items()]
+    found = _matched(context, catalog, entry, part, entries, options)
+    places = np.asarray(found[_PLACE], np.int64)
     old = live.rows.take(pa.array(places))
     new, names = old, list[str]()
-    for assignment in part.assignments:
+    for n, assignment in enumerate(part.assignments):
         field = entry.schema[_known(context, entry.schema, assignment.column, entry.name)]
         if field.name in names:
             raise context.error(assignment.column, f"{field.name} is set twice", given=field.name)
         names.append(field.name)
-        expr = _bound(context, catalog, assignment.value, field, entry)
-        values = _evaluated(context, assignment.value, expr, old, field)
+        if n in asked:
+            values = _taken(context, assignment.value, found[f"{_SET}{n}"], field)
+        else:
+            expr = _bound(context, catalog, assignment.value, field, entry)
+            values = _evaluated(context, assignment.value, expr, old, field)
         new = new.set_column(entry.schema.names.index(field.name), field.name, values)
     different = changed(old, new)
     with context.at(part):
@@ -208,32 +212,68 @@ def deleted(
     context: Context, catalog: Catalog, entry: LiveEntry, part: s.DeleteFrom | s.Truncate, options: dict[str, Any]
 ) -> str:
     """Delete the rows for which WHERE is true, or all."""
-    where = part.where if isinstance(part, s.DeleteFrom) else None
-    places = _places(context, catalog, entry, where, options)
+    where = part if isinstance(part, s.DeleteFrom) else s.DeleteFrom(part.table)
+    places = np.asarray(_matched(context, catalog, entry, where, (), options)[_PLACE], np.int64)
     with context.at(part):
         entry.table.live.change(places, entry.table.rows().slice(0, 0), **_time(context, catalog, part))
     return f"{counted(len(places), 'row')} of {entry.name} deleted"
 
 
-def _places(
-    context: Context, catalog: Catalog, entry: LiveEntry, where: s.Expression | None, options: dict[str, Any]
-) -> Places:
-    """The numbers of the rows for which a condition is true."""
-    rows = entry.table.rows()
-    if where is None:
-        return np.arange(rows.num_rows)
-    if not any(isinstance(one, s.Query) for one in parts_of(where)):
-        predicate = _expressions(context, catalog, entry).predicate(where)
-        with context.at(where):
-            return np.flatnonzero(predicate_mask(predicate, rows, entry.schema))
-    place = s.Name(_PLACE, at=where.at)
-    name = s.Name(entry.name, quoted=True, at=where.at)
-    select = s.Select((s.Entry(s.Column(place)),), s.FromItem(name), where=where, at=where.at)
+def _is_own(value: s.Expression, scope: Scope) -> bool:
+    """Whether a value is computed from the row of the table alone."""
+    queries = any(isinstance(one, s.Query) for one in parts_of(value))
+    return not queries and all(map(scope.knows, columns_of(value)))
+
+
+def _matched(
+    context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable | s.DeleteFrom,
+    values: Sequence[s.Entry], options: dict[str, Any],
+) -> pa.Table:  # fmt: skip
+    """The numbers of the rows that a statement is about, each once, and these values for them."""
+    rows, where = entry.table.rows(), part.where
+    clauses = [*values, *([] if where is None else [where])]
+    if part.source is None and not any(isinstance(one, s.Query) for clause in clauses for one in parts_of(clause)):
+        places = np.arange(rows.num_rows)
+        if where is not None:
+            predicate = _expressions(context, catalog, entry).predicate(where)
+            with context.at(where):
+                places = np.flatnonzero(predicate_mask(predicate, rows, entry.schema))
+        return pa.table([pa.array(places)], names=[_PLACE])
+    for join in part.joins:
+        if join.kind in ("right", "full"):
+            raise context.error(
+                join,
+                f"a {join.kind.upper()} JOIN has rows that belong to no row of {entry.name}",
+                given=to_sql(join),
+                allowed="JOIN, LEFT JOIN, a comma",
+                instead="a sub-select with this join",
+            )
+    name = s.Name(entry.name, quoted=True, at=part.table.at)
+    place = s.Entry(s.Column(s.Name(_PLACE), name), s.Name(_PLACE))
+    joins = () if part.source is None else (s.Join("cross", part.source, at=part.source.at), *part.joins)
+    select = s.Select((place, *values), s.FromItem(name, at=part.table.at), joins, where, distinct=True, at=part.at)
     numbered = StreamEntry(entry.name, Schema((*entry.schema, Field(_PLACE, Type.LONG))), _numbered(rows))
     tables = {key: table for key, table in catalog.tables.items() if key != entry.name}
     over = catalog.with_stream(numbered, tables)
-    found = current_rows(Queries(context, over).query(s.Query(select, at=where.at)), options)
-    return np.unique(np.asarray(found[_PLACE], np.int64))
+    found = current_rows(Queries(context, over).query(s.Query(select, at=part.at)), options).sort_by(_PLACE)
+    _check_once(context, entry, part, found)
+    return found
+
+
+def _check_once(context: Context, entry: LiveEntry, part: s.UpdateTable | s.DeleteFrom, found: pa.Table) -> None:
+    """Refuse several values for one row: which of them would it be?"""
+    places = np.asarray(found[_PLACE])
+    twice = np.flatnonzero(places[1:] == places[:-1])
+    if len(twice):
+        row = entry.table.rows().slice(int(places[twice[0]]), 1).to_pylist()[0]
+        given = ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.items())
+        raise context.error(
+            part.source or part,
+            f"several rows match a row of {entry.name}, with different values for it",
+            given=given,
+            allowed="one row for each, or rows with equal values",
+            instead="SET column = (SELECT max(…) FROM … WHERE …)",
+        )
 
 
 def _numbered(rows: pa.Table) -> Source:
@@ -301,6 +341,14 @@ def _evaluated(context: Context, part: s.Expression, expr: Expr, rows: pa.Table,
         values = evaluate(expr, rows)
     if isinstance(part, s.Text) and not field.type.is_text and values.null_count:
         raise _unfit(context, part, to_sql(part), field)
+    return _cast(context, part, values, field)
+
+
+def _taken(context: Context, part: s.Part, values: pa.Array, field: Field) -> pa.Array:
+    """The values of a query, in the type of a column."""
+    found = Schema.of(pa.schema([(field.name, values.type)]))[field.name].type
+    if not _assignable(found, field.type):
+        raise _unfit(context, part, f"{found.value}", field)
     return _cast(context, part, values, field)
 
 

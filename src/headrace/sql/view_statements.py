@@ -6,7 +6,8 @@ materialized view is bound once, and its answer kept up to date (`api/materializ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from headrace.api.materialized import materialized
@@ -103,7 +104,7 @@ class ViewStatements:
                     instead=f"DROP VIEW {view.name} before it",
                 ) from error
 
-    def _drop(self, context: Context, part: s.Drop) -> Outcome:
+    def _drop(self, context: Context, part: s.Drop) -> Done:
         among = self._dropped_from(part.kind)
         key = self.catalog.key(part.name.text, among)
         if key is None:
@@ -111,12 +112,15 @@ class ViewStatements:
                 return Done(part, f"there is no {part.kind} {part.name.text}")
             raise self._no_such(context, part, among)
         readers = self.catalog.dependents(key) if part.kind not in ("schema", "aggregate", "query") else []
+        if part.cascade:
+            return self._drop_all(context, part, readers)
         if readers:
+            all_at_once = to_sql(replace(part, cascade=True))
             raise context.error(
                 part.name,
                 f"{', '.join(readers)} still {'reads' if len(readers) == 1 else 'read'} {key}",
                 given=to_sql(part),
-                instead="; ".join(f"DROP {reader}" for reader in readers) + " before it",
+                instead="; ".join(f"DROP {reader}" for reader in readers) + f" before it, or {all_at_once}",
             )
         entry = among[key]
         if isinstance(entry, ViewEntry) and entry.materialized is not None:
@@ -126,6 +130,17 @@ class ViewStatements:
         if part.kind == "aggregate":
             del self.catalog.own[key]
         return Done(part, f"{part.kind} {key} dropped")
+
+    def _drop_all(self, context: Context, part: s.Drop, readers: Sequence[str]) -> Done:
+        """Drop what reads something, then it."""
+        dropped = []
+        for reader in readers:
+            kind, name = reader.rsplit(" ", 1)
+            if self.catalog.key(name, self._dropped_from(kind.lower())) is not None:  # another reader may have gone on
+                one = s.Drop(kind.lower(), s.Name(name, at=part.name.at), cascade=True, at=part.at)
+                dropped.append(self._drop(context, one).message)
+        whole = self._drop(context, replace(part, cascade=False))
+        return Done(part, "; ".join((*dropped, whole.message)))
 
     def _dropped_from(self, kind: str) -> dict[str, Any]:
         """What DROP can drop, by kind."""

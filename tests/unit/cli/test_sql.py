@@ -263,6 +263,24 @@ def test_watching_follows_new_files(place: Path):
 
 
 @pytest.mark.slow
+def test_watching_follows_a_table_of_the_session(place: Path):  # noqa: ARG001 - where it is
+    seen = Seen(terminal=True)
+    seen.execute("CREATE TABLE stock (item STRING, n LONG); INSERT INTO stock VALUES ('ham', 3);")
+    seen.execute("SELECT item, sum(n) AS n FROM stock GROUP BY item;")
+    timer = threading.Timer(0.5, lambda: seen.session.execute("INSERT INTO stock VALUES ('ham', 40), ('eggs', 600)"))
+    timer.start()
+    text = seen.text("\\watch 0.2 12")
+    timer.join()
+    assert text.index("1 row") < text.index("2 rows")
+    assert "43" in text
+    assert "keeps running" in text
+    seen.execute("UPDATE stock SET n = 7000 WHERE item = 'eggs'")
+    assert "7000" in seen.text("\\watch 0.2 4")
+    seen.execute("\\stop")
+    assert seen.followed is None
+
+
+@pytest.mark.slow
 def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - where it is
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]

@@ -154,6 +154,7 @@ def plans(streams: dict[str, Stream]) -> dict[str, Stream]:
         "SELECT * FROM spans [SHIFT 5 s] [EXTEND - 1 s] [CAP 3 s]": spans.shift("5 s")
         .extend("-1 s")
         .cap_duration("3 s"),
+        "SELECT * FROM spans [CAP 9 s] [CHOP 5 s STARTING AT 1]": spans.cap_duration("9 s").chop("5 s", 1),
         "SELECT * FROM spans [POINT AT END]": spans.point_at_end(),
         "SELECT * FROM spans [COALESCE]": spans.coalesce(),
         # joins

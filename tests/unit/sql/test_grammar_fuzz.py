@@ -154,6 +154,7 @@ brackets = st.one_of(
     st.builds(s.LandmarkWindow, start=small, every=measures, **window),
     st.builds(s.FixedWindow, start=small, end=small, **window),
     st.builds(s.Lifespan, st.just("range"), durations),
+    st.builds(s.Lifespan, st.just("chop"), durations, maybe(small)),
     st.builds(s.Lifespan, st.sampled_from(["now", "point_at_start", "point_at_end", "coalesce"])),
     st.builds(s.Lifespan, st.sampled_from(["shift", "extend", "cap"]), signed),
     st.builds(s.Module, calls(small)),
@@ -266,7 +267,7 @@ def with_named(some: st.SearchStrategy[s.Query]) -> st.SearchStrategy[s.Query]:
     return st.builds(lambda q, more, loop: replace(q, named=more, recursive=loop), some, several_named, st.booleans())
 
 
-plain_queries = queries(names | queries(names).map(s.Subquery))
+plain_queries = queries(names | st.builds(s.Subquery, queries(names), st.booleans()))
 some_queries = plain_queries | with_named(queries(names))
 typed = several(st.builds(s.TypedColumn, names, names), 1)
 shapes = st.one_of(
@@ -316,27 +317,23 @@ table_columns = st.builds(s.TypedColumn, names, names) | st.builds(
     s.TableColumn, names, names, not_null=st.just(value=True), key=st.booleans(), default=maybe(small)
 )
 equal_rows = st.integers(1, 2).flatmap(lambda n: several(st.builds(s.ValuesRow, st.tuples(*[small] * n)), 1))
+other_items = st.builds(s.FromItem, names | some_queries.map(s.Subquery), alias=maybe(names))
+other_joins = several(st.builds(s.Join, st.just("cross"), other_items))
+assigned = several(st.builds(s.Assignment, names, small), 1)
 table_changes = st.one_of(
     st.builds(s.InsertValues, names, maybe(small), several(names), equal_rows),
     st.builds(s.InsertSelect, names, small, several(names), some_queries),
-    st.builds(s.UpdateTable, names, maybe(small), several(st.builds(s.Assignment, names, small), 1), maybe(small)),
+    st.builds(s.UpdateTable, names, maybe(small), assigned, maybe(small)),
+    st.builds(s.UpdateTable, names, maybe(small), assigned, maybe(small), other_items, other_joins),
     st.builds(s.DeleteFrom, names, maybe(small), maybe(small)),
+    st.builds(s.DeleteFrom, names, maybe(small), maybe(small), other_items, other_joins),
     st.builds(s.Truncate, names, maybe(small)),
 )
 DROPPED = ["stream", "schema", "table", "aggregate", "view", "materialized view", "query"]
 SHOWN = [
-    "views",
-    "streams",
-    "sources",
-    "sinks",
-    "schemas",
-    "tables",
-    "aggregates",
-    "modules",
-    "functions",
-    "queries",
-    "settings",
-]
+    "views", "streams", "sources", "sinks", "schemas", "tables",
+    "aggregates", "modules", "functions", "queries", "settings",
+]  # fmt: skip
 statements = st.one_of(
     st.builds(
         lambda name, shape, extends: s.CreateSchema(name, **shape, extends=extends if shape else s.Name("p")),
@@ -359,7 +356,7 @@ statements = st.one_of(
     st.builds(s.Insert, targets, names | some_queries),
     st.builds(s.Merge, merges, maybe(targets)),
     st.builds(s.Split, names, several(st.builds(s.SplitBranch, names, several(entries, 1), maybe(small)), 1)),
-    st.builds(s.Drop, st.sampled_from(DROPPED), names, st.booleans()),
+    st.builds(s.Drop, st.sampled_from(DROPPED), names, st.booleans(), st.booleans()),
     st.builds(s.CreateView, names, some_queries, materialized=st.booleans(), if_not_exists=st.booleans()),
     st.builds(s.CreateView, names, some_queries, replace=st.just(value=True)),
     st.builds(s.ShowCreate, names),

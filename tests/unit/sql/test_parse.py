@@ -162,6 +162,8 @@ GRID = s.GridWindow(size=SEC, every=duration((5, "s")))
         ("SHIFT -10 s", s.Lifespan("shift", s.Unary("-", SEC))),
         ("EXTEND 10 s", s.Lifespan("extend", SEC)),
         ("CAP 10 s", s.Lifespan("cap", SEC)),
+        ("CHOP 10 s", s.Lifespan("chop", SEC)),
+        ("CHOP 10 s STARTING AT 7", s.Lifespan("chop", SEC, s.Number(7))),
         ("POINT AT START", s.Lifespan("point_at_start")),
         ("POINT AT END", s.Lifespan("point_at_end")),
         ("COALESCE", s.Lifespan("coalesce")),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import PlanError, SqlError, TableError, UnknownColumn
+from headrace.io.live_table import LiveTable
 from headrace.sql.peek import current
 from headrace.sql.session import Answers, Done, SqlSession
 from headrace.time import BEGINNING
@@ -55,6 +59,45 @@ def test_statements_change_rows() -> None:
     assert rows(session, "SELECT * FROM u") == []
 
 
+def test_rows_of_other_tables_decide_about_those_of_one() -> None:
+    session = SqlSession()
+    session.execute(f"{T}; INSERT INTO t (id, name) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    session.execute("CREATE TABLE p (item LONG, n INT); INSERT INTO p VALUES (1, 10), (3, 30), (3, 30)")
+    text = "UPDATE t SET n = p.n + t.id, name = name || '!' FROM p WHERE item = id"
+    assert messages(session, text) == ["2 rows of t updated"]
+    assert rows(session, "SELECT name, n FROM t ORDER BY id") == [("a!", 11), ("b", 7), ("c!", 33)]
+    session.execute("UPDATE t SET n = (SELECT count(*) FROM p WHERE item <= id)")
+    assert rows(session, "SELECT n FROM t ORDER BY id") == [(1,), (1,), (3,)]
+    text = "DELETE FROM t USING p AS q JOIN p ON p.item = q.item WHERE q.item = t.id AND q.n > 10"
+    assert messages(session, text) == ["1 row of t deleted"]
+
+
+def test_a_table_that_is_followed_for_long_keeps_its_latest_promises() -> None:
+    clock = iter(range(0, 10**12, 10**6))
+    live = LiveTable("t", hr.Schema.of("x LONG"), clock=lambda: next(clock))
+    rows = hr.Schema.of("x LONG").arrow.empty_table()
+    seen, promised, at = 0, [], 0
+    for number in range(5_000):
+        if number % 1000 == 0:
+            live.insert(pa.concat_tables([rows, pa.table([pa.array([number])], names=["x"])]))
+        end = live.follow()
+        numbers, log = live.numbered_log(at, end)
+        assert len(numbers) == log.num_rows
+        seen, at = seen + log["kind"].to_pylist().count("insert"), end
+        promised += [
+            time for kind, time in zip(log["kind"].to_pylist(), log["le"].to_pylist(), strict=True) if kind == "cti"
+        ]
+    assert seen == 5
+    assert promised == sorted(promised)
+    assert live.changes > 5_000
+    assert live.log(0, live.changes).num_rows <= 2_005
+    assert live.so_far()["kind"].to_pylist() == ["insert"] * 5 + ["cti"]
+    stored = pickle.loads(pickle.dumps(live)).numbered_log(0, live.changes)[1]  # noqa: S301 - our own
+    assert stored.num_rows == live.changes
+    assert stored.filter(pc.equal(stored["kind"], "insert"))["x"].to_pylist() == [0, 1000, 2000, 3000, 4000]
+    live._log._folder.cleanup()  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("statement", "message", "at"),
     [
@@ -71,6 +114,9 @@ def test_statements_change_rows() -> None:
         ("UPDATE t SET name = 5", "the column name has the type STRING", "5"),
         ("UPDATE t SET n = 1, n = 2", "n is set twice", "n = 2"),
         ("UPDATE t SET nn = 1", "there is no column 'nn' in t", "nn"),
+        ("UPDATE t SET n = x FROM (VALUES (1), (2)) AS v (x)", "several rows match a row of t", "(VALUES"),
+        ("UPDATE t SET n = x FROM s RIGHT JOIN s AS u ON true", "rows that belong to no row of t", "RIGHT"),
+        ("UPDATE t SET n = u.name FROM t AS u WHERE u.id = t.id", "the column n has the type INT", "u.name"),
         ("UPDATE t SET n = 1 WHERE n", "a condition must be BOOLEAN", "n"),
         ("INSERT INTO t VALUES (2, 'x')", "2 values for 4 columns", "(2, 'x')"),
         ("INSERT INTO t (id, id) VALUES (2, 3)", "id is named twice", "id)"),
@@ -269,6 +315,12 @@ changes = st.one_of(
     st.builds("UPDATE t SET n = {}, k = {} WHERE {}".format, values, keys, conditions),
     st.builds("UPDATE t SET n = n + id WHERE {}".format, conditions),
     st.builds("UPDATE t SET id = id + {}".format, numbers),
+    st.builds(
+        "UPDATE t SET n = t.n + m.k FROM (SELECT id, count(*) AS k FROM u GROUP BY id) AS m WHERE m.{}".format,
+        st.sampled_from(["id = t.id", "id = t.n", "id = t.id AND m.k > 1"]),
+    ),
+    st.builds("UPDATE t SET n = (SELECT max(id) FROM u WHERE u.id < t.id) WHERE {}".format, conditions),
+    st.builds("DELETE FROM t USING u WHERE u.id {} t.id".format, st.sampled_from(["=", "<"])),
     st.builds("DELETE FROM t WHERE {}".format, conditions),
     st.just("DELETE FROM u"),
 )

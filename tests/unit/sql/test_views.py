@@ -97,10 +97,20 @@ def test_a_materialized_view_in_python() -> None:
     assert not query.is_active
 
 
+def test_cascade_drops_what_reads_it() -> None:
+    session = SqlSession({"c": STREAM, "p": POINTS})
+    session.execute(BASE + "CREATE STREAM old AS SELECT id FROM t")
+    (done,) = session.execute("DROP TABLE t CASCADE")
+    assert isinstance(done, Done)
+    assert done.message.endswith("stream old dropped; table t dropped")
+    assert "t" not in session.catalog.tables
+    assert "old" not in session.catalog.streams
+
+
 @pytest.mark.parametrize(
     ("statement", "message", "instead"),
     [
-        ("DROP TABLE t", "VIEW big, STREAM old still read t", "DROP VIEW big; DROP STREAM old before it"),
+        ("DROP TABLE t", "VIEW big, STREAM old still read t", "before it, or DROP TABLE t CASCADE"),
         ("DROP VIEW big", "MATERIALIZED VIEW total still reads big", "DROP MATERIALIZED VIEW total before it"),
         ("DROP TABLE big", "there is no table 'big'", "DROP VIEW big"),
         ("DROP VIEW total", "there is no view 'total'", "DROP MATERIALIZED VIEW total"),

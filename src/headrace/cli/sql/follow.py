@@ -1,7 +1,7 @@
 """Follow a query: show its answers while it runs.
 
-In process, new files of its inputs are read as they appear, and lines of hosts as they arrive. On Spark the query runs
-by itself, and a sink collects its batches.
+In process, new files of its inputs are read as they appear, and lines of hosts as they arrive. On Spark, and over
+tables that live, it runs by itself, and a sink collects its batches.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from headrace.api.running import Run, outputs_of, start_all
+from headrace.api.running import Run, needs_driver, outputs_of, start_all
 from headrace.api.stream import Stream
 from headrace.changes import Changes
 from headrace.errors import PlanError
+from headrace.host.live_tables import followed
 from headrace.host.local.run import Runner, batches_of
 from headrace.host.losses import describe_diverted, describe_losses
 from headrace.host.received import hosts_of, spooled
@@ -31,7 +32,7 @@ from headrace.plan.nodes import Source
 from headrace.progress import Progress
 from headrace.stages.cut import line_of
 
-__all__ = ["FollowedInProcess", "FollowedOnSpark", "FollowedQuery"]
+__all__ = ["FollowedInProcess", "FollowedQuery", "FollowedStarted", "needs_start"]
 
 _log = logging.getLogger("headrace")
 _OUT = "out"
@@ -120,18 +121,24 @@ class FollowedInProcess:
         self._folder.cleanup()
 
 
-class FollowedOnSpark:
-    """A query that runs on Spark."""
+def needs_start(stream: Stream) -> bool:
+    """Whether a query reads what only a started one can follow: tables that live, and adapters."""
+    return needs_driver(outputs_of({_OUT: stream.node}))
+
+
+class FollowedStarted:
+    """A query that was started, and runs by itself: on Spark, or in this process."""
 
     def __init__(self, stream: Stream, **options: Any) -> None:
-        self.result = Result(stream.schema, functions=functions_of(stream.node), dates=stream.node.dates)
+        node = followed(stream.node)
+        self.result = Result(stream.schema, functions=functions_of(node), dates=node.dates)
         self.run: Run | None = None
         self._arrivals: list[tuple[Changes, Progress]] = []
         sink = FunctionSink(function=lambda _, changes, progress: self._arrivals.append((changes, progress)))
         self.query = start_all([(stream, sink)], **options)
 
     def poll(self) -> None:
-        """Take the batches that have arrived from Spark."""
+        """Take the batches that have arrived."""
         if not self.query.is_active:
             failure = self.query.exception()
             raise failure if failure is not None else PlanError("the query has ended")

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from headrace.api.running import Run, run_quietly
 from headrace.cli.loading import endless, folder_of, read_text
-from headrace.cli.sql.follow import FollowedInProcess, FollowedOnSpark, FollowedQuery
+from headrace.cli.sql.follow import FollowedInProcess, FollowedQuery, FollowedStarted, needs_start
 from headrace.cli.sql.pieces import Piece, pieces
 from headrace.cli.sql.show import answer, plain_table
 from headrace.cli.sql.texts import ELSEWHERE, HELP
@@ -272,11 +272,13 @@ class Shell:
             return name, self.followed
         self.close()
         options = self.session.options()
-        if options.pop("host") == "spark":
+        spark = options.pop("host") == "spark"
+        if spark or needs_start(query.stream):
             if self._setting("checkpoint") is not None:
                 options["checkpoint"] = self._checkpoint(name)
-            with working(f"{name}: starting on Spark"):
-                self.followed = FollowedOnSpark(query.stream, name=name, **options)
+            with working(f"{name}: starting{' on Spark' if spark else ''}"):
+                options["host"] = "spark" if spark else "local"
+                self.followed = FollowedStarted(query.stream, name=name, **options)
         else:
             self.followed = FollowedInProcess(query.stream, options.get("buckets", 1))
         self._followed_name = name
@@ -296,14 +298,14 @@ class Shell:
                 time.sleep(min(_POLL, pause))
 
     def _end_watch(self, name: str) -> None:
-        if isinstance(self.followed, FollowedOnSpark):
+        if isinstance(self.followed, FollowedStarted):
             self.console.print(Text(f"{name} keeps running: \\watch shows it again, \\stop ends it", "dim"))
         else:
             self.close()
 
     def _stop(self) -> None:
         if self.followed is None:
-            raise PlanError("nothing is running", given="\\stop", allowed="after \\watch, on Spark")
+            raise PlanError("nothing is running", given="\\stop", allowed="after \\watch, on Spark or over tables")
         self.close()
         self.console.print(Text(f"{self._followed_name} was stopped", "dim"))
 

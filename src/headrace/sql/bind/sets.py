@@ -96,7 +96,8 @@ def _column_of(part: s.Body, number: int) -> s.Part:
     if isinstance(part, s.Values):
         return part.rows[0].values[number]
     stars = any(isinstance(entry.value, s.Star) for entry in part.entries)
-    return part if stars else part.entries[number]
+    written = not stars and number < len(part.entries)  # columns of the rows around a sub-query are not
+    return part.entries[number] if written else part
 
 
 def _article(part: s.SetOperation) -> str:

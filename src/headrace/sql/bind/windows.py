@@ -131,6 +131,9 @@ def _lasting(place: _BoundStream, part: s.Lifespan) -> Stream:
         return plain[part.kind]()
     assert part.duration is not None
     ticks = duration_of(place.context, part.duration, unit_of(stream.node))
+    if part.kind == "chop":
+        origin = 0 if part.starting is None else ticks_of(place.context, part.starting, unit_of(stream.node))
+        return stream.chop(ticks, origin)
     with_duration: dict[str, Callable[[int], Stream]] = {
         "range": stream.set_duration,
         "shift": stream.shift,

@@ -187,6 +187,10 @@ class Builder(QueryBuilder, TableBuilder):
         name, given = self.named_clauses(parts)
         return self.make(s.Drop, at, given, kind=kind, name=name)
 
+    def drop_cascade(self, at: Span, kind: str, *parts: Any) -> s.Drop:
+        name, given = self.named_clauses(parts[:-1])
+        return self.make(s.Drop, at, given, kind=kind, name=name, cascade=True)
+
     def drop_kind(self, _: Span, *words: Token) -> str:
         return " ".join(word.text for word in words).lower()
 
@@ -311,6 +315,9 @@ class Builder(QueryBuilder, TableBuilder):
 
     def cap(self, at: Span, duration: s.Duration | s.Unary) -> s.Lifespan:
         return s.Lifespan("cap", duration, at=at)
+
+    def chop(self, at: Span, duration: s.Duration, *starting: Clause) -> s.Lifespan:
+        return self.make(s.Lifespan, at, starting, kind="chop", duration=duration)
 
     def point_at_start(self, at: Span) -> s.Lifespan:
         return s.Lifespan("point_at_start", at=at)

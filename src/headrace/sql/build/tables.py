@@ -104,13 +104,26 @@ class TableBuilder(ExpressionBuilder):
             self.fail("the names of columns stand here", target.at, instead="INSERT INTO t (a, b) VALUES (1, 2)")
         return table, tuple(columns)
 
-    def update_table(self, at: Span, table: s.Name, *parts: Any) -> s.UpdateTable:
-        given = [part for part in parts if isinstance(part, Clause)]
-        assignments = tuple(part for part in parts if isinstance(part, s.Assignment))
-        return self.make(s.UpdateTable, at, given, table=table, assignments=assignments)
+    delete_using = clauses("from")
 
-    def delete_from(self, at: Span, table: s.Name, *given: Clause) -> s.DeleteFrom:
-        return self.make(s.DeleteFrom, at, given, table=table)
+    def update_table(self, at: Span, table: s.Name, *parts: Any) -> s.UpdateTable:
+        given, read = _items([part for part in parts if isinstance(part, Clause)])
+        assignments = tuple(part for part in parts if isinstance(part, s.Assignment))
+        return self.make(s.UpdateTable, at, given, table=table, assignments=assignments, **read)
+
+    def delete_from(self, at: Span, table: s.Name, *parts: Clause) -> s.DeleteFrom:
+        given, read = _items(parts)
+        return self.make(s.DeleteFrom, at, given, table=table, **read)
 
     def truncate(self, at: Span, table: s.Name, *given: Clause) -> s.Truncate:
         return self.make(s.Truncate, at, given, table=table)
+
+
+def _items(parts: Iterable[Clause]) -> tuple[list[Clause], dict[str, Any]]:
+    """The clauses without FROM or USING, and the items of these."""
+    found = {"source": items.value[0], "joins": items.value[1:]} if (items := _from(parts)) is not None else {}
+    return [part for part in parts if part.field != "from"], found
+
+
+def _from(parts: Iterable[Clause]) -> Clause | None:
+    return next((part for part in parts if part.field == "from"), None)

@@ -123,7 +123,8 @@ def _(part: s.FixedWindow) -> str:
 
 @writes(s.Lifespan)
 def _(part: s.Lifespan) -> str:
-    return f"[{words(part.kind.upper().replace('_', ' '), text(part.duration) if part.duration else '')}]"
+    kind, starting = part.kind.upper().replace("_", " "), clause("STARTING AT", part.starting)
+    return f"[{words(kind, text(part.duration) if part.duration else '', starting)}]"
 
 
 @writes(s.Module)
@@ -409,7 +410,8 @@ def _(part: s.Split) -> str:
 
 @writes(s.Drop)
 def _(part: s.Drop) -> str:
-    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", new_name(part.name))
+    name, rest = new_name(part.name), "CASCADE" if part.cascade else ""
+    return words("DROP", part.kind.upper(), "IF EXISTS" if part.if_exists else "", name, rest)
 
 
 @writes(s.Show)

@@ -75,12 +75,18 @@ def _(part: s.InsertSelect) -> str:
 @writes(s.UpdateTable)
 def _(part: s.UpdateTable) -> str:
     first = words(f"UPDATE {text(part.table)}", clause("AT", part.time))
-    return words(first, clauses("SET", part.assignments), clause("WHERE", part.where))
+    return words(first, clauses("SET", part.assignments), _items("FROM", part), clause("WHERE", part.where))
 
 
 @writes(s.DeleteFrom)
 def _(part: s.DeleteFrom) -> str:
-    return words(f"DELETE FROM {text(part.table)}", clause("AT", part.time), clause("WHERE", part.where))
+    first = words(f"DELETE FROM {text(part.table)}", clause("AT", part.time))
+    return words(first, _items("USING", part), clause("WHERE", part.where))
+
+
+def _items(word: str, part: s.UpdateTable | s.DeleteFrom) -> str:
+    """The items whose rows decide about those of a table."""
+    return words(clause(word, part.source), *map(text, part.joins))
 
 
 @writes(s.Truncate)

@@ -215,11 +215,15 @@ class Split(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """`DROP STREAM|SCHEMA|TABLE|AGGREGATE|VIEW|MATERIALIZED VIEW|QUERY [IF EXISTS] name`; kind in lower case."""
+    """`DROP STREAM|SCHEMA|TABLE|AGGREGATE|VIEW|MATERIALIZED VIEW|QUERY [IF EXISTS] name [CASCADE]`; kind in lower case.
+
+    `cascade`: what reads it is dropped, too.
+    """
 
     kind: str
     name: Name
     if_exists: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.sql.syntax.aggregates import Assignment
 from headrace.sql.syntax.expressions import Expression, Name
-from headrace.sql.syntax.queries import Query, ValuesRow
+from headrace.sql.syntax.queries import FromItem, Join, Query, ValuesRow
 from headrace.sql.syntax.statements import Statement, TypedColumn
 
 __all__ = ["ChangeTable", "DeleteFrom", "InsertSelect", "InsertValues", "TableColumn", "Truncate", "UpdateTable"]
@@ -47,17 +47,21 @@ class InsertSelect(ChangeTable):
 
 @dataclass(frozen=True)
 class UpdateTable(ChangeTable):
-    """`UPDATE t [AT time] SET a = 1, b = b + 1 [WHERE p]`."""
+    """`UPDATE t [AT time] SET a = 1, b = b + 1 [FROM …] [WHERE p]`."""
 
     assignments: tuple[Assignment, ...] = ()
     where: Expression | None = None
+    source: FromItem | None = None
+    joins: tuple[Join, ...] = ()
 
 
 @dataclass(frozen=True)
 class DeleteFrom(ChangeTable):
-    """`DELETE FROM t [AT time] [WHERE p]`."""
+    """`DELETE FROM t [AT time] [USING …] [WHERE p]`."""
 
     where: Expression | None = None
+    source: FromItem | None = None
+    joins: tuple[Join, ...] = ()
 
 
 @dataclass(frozen=True)

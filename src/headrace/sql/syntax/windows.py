@@ -133,11 +133,13 @@ class FixedWindow(Window):
 @dataclass(frozen=True)
 class Lifespan(Bracket):
     """A change of lifetimes: `[RANGE 10 s]` (how long a tuple lasts), `[RANGE UNBOUNDED]`, `[NOW]`, `[SHIFT d]`,
-    `[EXTEND d]`, `[CAP d]`, `[POINT AT START]`, `[POINT AT END]`, `[COALESCE]`.
+    `[EXTEND d]`, `[CAP d]`, `[CHOP d STARTING AT t]`, `[POINT AT START]`, `[POINT AT END]`, `[COALESCE]`.
     """
 
-    kind: Literal["range", "now", "shift", "extend", "cap", "point_at_start", "point_at_end", "coalesce"]
+    kind: Literal["range", "now", "shift", "extend", "cap", "chop", "point_at_start", "point_at_end", "coalesce"]
     duration: Duration | Unary | None = None
+    #: Of `chop`: a time at which lifetimes are cut.
+    starting: Expression | None = None
 
 
 @dataclass(frozen=True)

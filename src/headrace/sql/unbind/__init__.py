@@ -63,14 +63,13 @@ def unbind(node: p.Node, names: Mapping[p.Node, str]) -> UnboundSql:
 _INSIDE = "it is a part of another operator, which has words of its own"
 _OPTIMIZED = "it is made by the optimizer; a plan is said as it was written"
 _ENTERS = "streams enter a statement by their names"
-_BY_EXPRESSION = "lifetimes by expressions and grids are written in Python"
+_BY_EXPRESSION = "lifetimes by expressions are written in Python"
 _TRUE = s.Value(value=True)
 _COUNTED = "what was diverted is read from the query that diverted it"
 #: Nodes that no statement can express, and why.
 UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Admit: _ENTERS,
     p.AlterLifetime: _BY_EXPRESSION,
-    p.Chop: _BY_EXPRESSION,
     p.Combine: _OPTIMIZED,
     p.Diverted: _COUNTED,
     p.EdgeLifetimes: _ENTERS,
@@ -88,6 +87,18 @@ UNSPOKEN: Mapping[type[p.Node], str] = {
     p.Panes: _OPTIMIZED,
     p.Source: _ENTERS,
     p.TableJoin: "tables are joined by a name that the plan does not have",
+}
+
+
+_LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
+    p.Shift: lambda node: ("shift", node.by),
+    p.SetDuration: lambda node: ("range", node.duration),
+    p.Extend: lambda node: ("extend", node.by),
+    p.CapDuration: lambda node: ("cap", node.duration),
+    p.Chop: lambda node: ("chop", node.every),
+    p.PointAtStart: lambda _: ("point_at_start", None),
+    p.PointAtEnd: lambda _: ("point_at_end", None),
+    p.Coalesce: lambda _: ("coalesce", None),
 }
 
 
@@ -158,7 +169,10 @@ class Unbinder:
 
     def _lifespan(self, node: Any) -> s.Query:
         kind, ticks = _LIFESPANS[type(node)](node)
-        return s.Query(_everything(self.item(node.input, s.Lifespan(kind, _duration(ticks)))))  # type: ignore[arg-type]
+        origin = node.origin if isinstance(node, p.Chop) else 0
+        starting = _instant(origin, unit_of(node.input)) if origin else None
+        part = s.Lifespan(kind, _duration(ticks), starting)  # type: ignore[arg-type]
+        return s.Query(_everything(self.item(node.input, part)))
 
     def _join(self, node: p.Join) -> s.Query:
         instants = has_points(node.left) and has_points(node.right)  # an error in SQL
@@ -374,13 +388,7 @@ class Unbinder:
         p.Union: _united,
         p.Where: _where,
         p.Select: _select,
-        p.Shift: _lifespan,
-        p.SetDuration: _lifespan,
-        p.Extend: _lifespan,
-        p.CapDuration: _lifespan,
-        p.PointAtStart: _lifespan,
-        p.PointAtEnd: _lifespan,
-        p.Coalesce: _lifespan,
+        **dict.fromkeys(_LIFESPANS, _lifespan),
         p.Join: _join,
         p.Clip: _clip,
         p.Explode: _explode,
@@ -392,17 +400,6 @@ class Unbinder:
         p.Match: _match,
         p.Recurse: _loop,
     }
-
-
-_LIFESPANS: Mapping[type[p.Node], Callable[[Any], tuple[str, int | None]]] = {
-    p.Shift: lambda node: ("shift", node.by),
-    p.SetDuration: lambda node: ("range", node.duration),
-    p.Extend: lambda node: ("extend", node.by),
-    p.CapDuration: lambda node: ("cap", node.duration),
-    p.PointAtStart: lambda _: ("point_at_start", None),
-    p.PointAtEnd: lambda _: ("point_at_end", None),
-    p.Coalesce: lambda _: ("coalesce", None),
-}
 
 
 # --- small things ----------------------------------------------------------------------------------------------------
