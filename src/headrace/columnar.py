@@ -2,12 +2,12 @@
 
 All of them handle a whole table in a handful of NumPy or Arrow calls; none loops over rows. Nulls equal nulls, NaN
 equals NaN and -0.0 equals 0.0, because rows are compared here as data, not by SQL's rules. Lists are compared element
-by element; Arrow can neither encode nor sort them, so `Lists` takes them apart.
+by element, structs field by field; Arrow can neither encode nor sort them, so they are taken apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from headrace.hashing import NULL_HASH, UInt64s, add_marks, combine, hash_number
 
 __all__ = [
     "Bools", "Int64s", "Lists", "canonical_floats", "concat", "factorize", "group_sum", "hash_rows", "marks",
-    "sortable", "to_numpy", "twins",
+    "sortable", "struct_of", "struct_parts", "to_numpy", "twins",
 ]  # fmt: skip
 
 Int64s = NDArray[np.int64]
@@ -45,15 +45,25 @@ def to_numpy(column: pa.ChunkedArray | pa.Array) -> Int64s:
 def canonical_floats(table: pa.Table) -> pa.Table:
     """`table` with one NaN and one zero, so that equal values have equal bits."""
     for i, field in enumerate(table.schema):
-        if pa.types.is_floating(field.type) and table.num_rows:
+        if _has_floats(field.type) and table.num_rows:
             table = table.set_column(i, field, _canonical(table.column(i)))
-        elif pa.types.is_list(field.type) and pa.types.is_floating(field.type.value_type) and table.num_rows:
-            lists = Lists.of(table.column(i))
-            table = table.set_column(i, field, lists.with_elements(_canonical(lists.elements)))
     return table
 
 
+def _has_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_floats(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
+
+
 def _canonical(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    if not _has_floats(column.type):
+        return column
+    if pa.types.is_list(column.type):
+        lists = Lists.of(column)
+        return lists.with_elements(_canonical(lists.elements))
+    if pa.types.is_struct(column.type):
+        return struct_of(column.type, map(_canonical, struct_parts(column)), column)
     column = pc.add(column, pa.scalar(0.0, column.type))
     return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
 
@@ -86,21 +96,53 @@ class Lists:
 
     def keys(self) -> pa.Array:
         """Bytes for every list: equal for equal lists, and in the order of the lists, element by element."""
-        encoded = pc.dictionary_encode(self.elements, null_encoding="encode")
-        rank = np.empty(len(encoded.dictionary), ">u8")
-        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
-        data = rank[encoded.indices.to_numpy(zero_copy_only=False)]
-        offsets = pa.py_buffer(self.offsets * rank.itemsize)
-        size = len(self.missing)
-        keys = pa.Array.from_buffers(pa.large_binary(), size, [None, offsets, pa.py_buffer(np.ascontiguousarray(data))])
-        return pc.if_else(pa.array(self.missing), pa.scalar(None, keys.type), keys) if self.missing.any() else keys
+        return _as_bytes(_ranks(self.elements), self.offsets, self.missing)
+
+
+def struct_parts(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    """The fields of a column of structs, null where the struct is."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return list(column.flatten())
+
+
+def struct_of(kind: pa.DataType, parts: Iterable[pa.Array], like: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column of structs, null where another one is."""
+    mask = pa.array(to_numpy(pc.is_null(like)).astype(bool)) if like.null_count else None
+    return pa.StructArray.from_arrays(list(parts), fields=list(kind), mask=mask)
+
+
+def _ranks(values: pa.Array) -> NDArray[np.uint64]:
+    """A number for every value, in the order of the values; null is the last."""
+    encoded = pc.dictionary_encode(_comparable(values), null_encoding="encode")
+    rank = np.empty(len(encoded.dictionary), ">u8")
+    rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
+    ranks: NDArray[np.uint64] = rank[encoded.indices.to_numpy(zero_copy_only=False)]
+    return ranks
+
+
+def _as_bytes(ranks: NDArray[np.uint64], offsets: Int64s, missing: Bools) -> pa.Array:
+    data, places = pa.py_buffer(np.ascontiguousarray(ranks)), pa.py_buffer(offsets * ranks.itemsize)
+    keys = pa.Array.from_buffers(pa.large_binary(), len(missing), [None, places, data])
+    return pc.if_else(pa.array(missing), pa.scalar(None, keys.type), keys) if missing.any() else keys
+
+
+def _comparable(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Lists and structs as bytes in the same order, which Arrow can sort by and encode."""
+    if pa.types.is_list(column.type):
+        return Lists.of(column).keys()
+    if not pa.types.is_struct(column.type):
+        return column
+    ranks = [_ranks(part) for part in struct_parts(column)]
+    offsets = np.arange(len(column) + 1, dtype=np.int64) * len(ranks)
+    return _as_bytes(np.stack(ranks, axis=1), offsets, to_numpy(pc.is_null(column)).astype(bool))
 
 
 def sortable(table: pa.Table) -> pa.Table:
-    """`table` with lists as bytes in the same order, which Arrow can sort by."""
+    """`table` with lists and structs as bytes in the same order, which Arrow can sort by."""
     for i, field in enumerate(table.schema):
-        if pa.types.is_list(field.type):
-            table = table.set_column(i, field.name, Lists.of(table.column(i)).keys())
+        if pa.types.is_nested(field.type):
+            table = table.set_column(i, field.name, _comparable(table.column(i)))
     return table
 
 
@@ -144,8 +186,8 @@ def factorize(table: pa.Table) -> tuple[Int64s, Int64s]:
 def _digits(column: pa.ChunkedArray) -> list[Int64s]:
     """Numbers that distinguish the values of a column: numbers and short texts stand for themselves; null is apart."""
     kind = column.type
-    if pa.types.is_date32(kind):
-        return _digits(pc.cast(column, pa.int32()))
+    if pa.types.is_date32(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
+        return _digits(pc.cast(column, pa.int32() if pa.types.is_date32(kind) else pa.int64()))
     if column.null_count and (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
         some = pa.scalar("" if pa.types.is_string(kind) else 0, kind)
         return [to_numpy(pc.is_null(column)).astype(np.int64), *_digits(pc.fill_null(column, some))]
@@ -199,14 +241,14 @@ def _numbered(column: pa.ChunkedArray) -> tuple[Int64s, int]:
 
 
 def marks(table: pa.Table) -> UInt64s:
-    """A number for each row, equal for equal rows of this table and hardly ever for others, unless lists differ.
+    """A number for each row, equal for equal rows of this table and hardly ever for others, unless nested ones differ.
 
     Values are multiplied by odd constants and added up. They mean nothing outside this table.
     """
     result = np.zeros(table.num_rows, np.uint64)
     factor = _MARK
     for column in canonical_floats(table).columns if table.num_rows else ():
-        if not pa.types.is_list(column.type):
+        if not pa.types.is_nested(column.type):
             add_marks(result, _bits(column), np.uint64(factor))
             factor = (factor * _MARK_2) % 2**64
     return result
@@ -257,11 +299,20 @@ def _hash_column(column: pa.ChunkedArray) -> UInt64s:
     kind = column.type
     if pa.types.is_list(kind):
         return _hash_lists(Lists.of(column))
+    if pa.types.is_struct(kind):
+        return _hash_structs(column)
     missing = to_numpy(pc.is_null(column)).astype(bool) if column.null_count else _NOTHING
     if kind not in _TEXTS:
         return hash_numbers(_bits(column), missing)
     hashed = hash_texts(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
     return np.where(missing, NULL_HASH, hashed) if len(missing) else hashed
+
+
+def _hash_structs(column: pa.ChunkedArray) -> UInt64s:
+    hashed = np.full(len(column), NULL_HASH, np.uint64)
+    for part in struct_parts(column):
+        combine(hashed, _hash_column(pa.chunked_array([part])))
+    return np.where(to_numpy(pc.is_null(column)).astype(bool), NULL_HASH, hashed)
 
 
 def _hash_lists(lists: Lists) -> UInt64s:

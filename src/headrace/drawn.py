@@ -12,6 +12,7 @@ a schema, a list is written as `[1, 2]`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import EventError, SchemaError, UnknownColumn
+from headrace.errors import EventError, HeadraceError, SchemaError, UnknownColumn
+from headrace.expr.spans import SPANS, read_interval, read_time
 from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import CHRONON, INFINITY, ticks
 
@@ -261,11 +263,23 @@ def _exact_cell(text: str, field: Field, row: int) -> Decimal | date:
         raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
 
 
+def _span_cell(text: str, field: Field, row: int) -> Any:
+    try:
+        return read_time(text) if field.type is Type.TIME else read_interval(text)
+    except HeadraceError as error:
+        allowed = "12:30:00" if field.type is Type.TIME else "36:00:00, or 10 min"
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
+
+
 def _cell(text: str | None, field: Field, row: int) -> Any:
+    if text is not None and field.type.is_struct:
+        return _struct_cell(text, field, row)
     if text is not None and field.type.is_array:
         return _list_cell(text, field, row)
     if text is None or field.type.is_text:
         return text[1:-1] if text and len(text) > 1 and text[0] == text[-1] == '"' else text
+    if field.type in SPANS:
+        return _span_cell(text, field, row)
     if field.type.is_decimal or field.type is Type.DATE:
         return _exact_cell(text, field, row)
     kind = Type.LONG if field.type.is_integer else Type.DOUBLE if field.type.is_floating else field.type
@@ -274,6 +288,17 @@ def _cell(text: str | None, field: Field, row: int) -> Any:
         return read(text)
     except ValueError as error:
         raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed=allowed) from error
+
+
+def _struct_cell(text: str, field: Field, row: int) -> Any:
+    """A struct as JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise EventError(f"row {row}: {field.name} is not {field.type.value}", given=text, allowed='{"a": 1}')
+    return value
 
 
 def _list_cell(text: str, field: Field, row: int) -> list[Any]:

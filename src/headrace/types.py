@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
@@ -54,6 +54,8 @@ class Type:
     STRING: ClassVar[Type]
     DATETIME: ClassVar[Type]
     DATE: ClassVar[Type]
+    TIME: ClassVar[Type]
+    INTERVAL: ClassVar[Type]
     #: The types without parameters.
     PLAIN: ClassVar[tuple[Type, ...]]
 
@@ -210,8 +212,8 @@ class Type:
             raise SchemaError(
                 f"{getattr(given, '__name__', given)} is not the type of a column",
                 given=str(given),
-                allowed=f"{ALLOWED}; str, int, float, bool, date, datetime, Decimal, list[...]; types of NumPy, "
-                "pandas, Polars, Arrow and Spark",
+                allowed=f"{ALLOWED}; str, int, float, bool, date, datetime, time, timedelta, Decimal, list[...]; "
+                "types of NumPy, pandas, Polars, Arrow and Spark",
                 instead="str, or 'STRING'",
             )
         return found
@@ -222,9 +224,11 @@ class Type:
         if pa.types.is_dictionary(arrow):
             return cls.from_arrow(arrow.value_type)
         if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
-            element = cls.from_arrow(arrow.value_type)
-            if not element.is_nested:
-                return element.array
+            return cls.from_arrow(arrow.value_type).array
+        if pa.types.is_struct(arrow) and arrow.num_fields:
+            return cls.STRUCT(
+                (arrow.field(i).name, cls.from_arrow(arrow.field(i).type)) for i in range(arrow.num_fields)
+            )
         if pa.types.is_decimal(arrow) and max(arrow.precision - min(arrow.scale, 0), arrow.scale) <= DIGITS:
             return cls.DECIMAL(max(arrow.precision - min(arrow.scale, 0), arrow.scale), max(arrow.scale, 0))
         for test, found in _FROM_ARROW:
@@ -250,15 +254,18 @@ def _interned(value: str, family: str, parameters: tuple[Any, ...] = ()) -> Type
     return _INTERNED.setdefault(value, made)  # one of two threads wins
 
 
-_NAMES = ("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME", "DATE")
+_NAMES = (
+    "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "STRING", "DATETIME", "DATE", "TIME",
+    "INTERVAL",
+)  # fmt: skip
 Type.PLAIN = tuple(_interned(name, name) for name in _NAMES)
 (
     Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN, Type.CHAR, Type.STRING,
-    Type.DATETIME, Type.DATE,
+    Type.DATETIME, Type.DATE, Type.TIME, Type.INTERVAL,
 ) = Type.PLAIN  # fmt: skip
 
 #: The types that columns have, for messages.
-ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), and ARRAY<type> of these"
+ALLOWED = f"{', '.join(_NAMES)}, DECIMAL(p,s), ARRAY<type>, STRUCT<name type, …>"
 _INTEGERS = frozenset((Type.BYTE, Type.SHORT, Type.INT, Type.LONG))
 _PRECISION = {Type.BYTE: 3, Type.SHORT: 5, Type.INT: 10, Type.LONG: 19}
 _ARROW = {
@@ -273,28 +280,33 @@ _ARROW = {
     Type.STRING: pa.string(),
     Type.DATETIME: pa.timestamp("us", tz="UTC"),
     Type.DATE: pa.date32(),
+    Type.TIME: pa.time64("us"),
+    Type.INTERVAL: pa.duration("us"),
 }
+#: A TIME is its ticks: Spark's own type is switched off in most sessions.
 _SPARK = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INT", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "STRING", Type.STRING: "STRING",
-    Type.DATETIME: "TIMESTAMP", Type.DATE: "DATE",
+    Type.DATETIME: "TIMESTAMP", Type.DATE: "DATE", Type.TIME: "BIGINT", Type.INTERVAL: "INTERVAL DAY TO SECOND",
 }  # fmt: skip
+#: DuckDB's own intervals count months, days and microseconds apart; here an interval is its ticks.
 _DUCKDB = {
     Type.BYTE: "TINYINT", Type.SHORT: "SMALLINT", Type.INT: "INTEGER", Type.LONG: "BIGINT", Type.FLOAT: "FLOAT",
     Type.DOUBLE: "DOUBLE", Type.BOOLEAN: "BOOLEAN", Type.CHAR: "VARCHAR", Type.STRING: "VARCHAR",
-    Type.DATETIME: "TIMESTAMPTZ", Type.DATE: "DATE",
+    Type.DATETIME: "TIMESTAMPTZ", Type.DATE: "DATE", Type.TIME: "TIME", Type.INTERVAL: "BIGINT",
 }  # fmt: skip
 _SYNONYMS = {
     "TINYINT": "BYTE", "SMALLINT": "SHORT", "INT2": "SHORT", "INTEGER": "INT", "INT4": "INT", "BIGINT": "LONG",
     "INT8": "LONG", "REAL": "FLOAT", "FLOAT4": "FLOAT", "DOUBLE PRECISION": "DOUBLE", "FLOAT8": "DOUBLE",
     "BOOL": "BOOLEAN", "TEXT": "STRING", "VARCHAR": "STRING", "TIMESTAMP": "DATETIME", "TIMESTAMPTZ": "DATETIME",
     "TIMESTAMP_NTZ": "DATETIME", "TIMESTAMP_LTZ": "DATETIME", "CHARACTER VARYING": "STRING", "CHARACTER": "CHAR",
-    "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "JSON": "STRING", "JSONB": "STRING",
+    "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "JSON": "STRING", "JSONB": "STRING", "INTERVAL DAY TO SECOND": "INTERVAL",
+    "INTERVAL DAY": "INTERVAL",
 }  # fmt: skip
 #: Python's types; a subclass follows its base, so BOOLEAN comes before LONG.
 _PYTHON = (
     (bool, Type.BOOLEAN), (str, Type.STRING), (int, Type.LONG), (float, Type.DOUBLE), (datetime, Type.DATETIME),
-    (date, Type.DATE), (decimal.Decimal, Type.DECIMAL(*_ANY_DECIMAL)),
+    (date, Type.DATE), (time, Type.TIME), (timedelta, Type.INTERVAL), (decimal.Decimal, Type.DECIMAL(*_ANY_DECIMAL)),
 )  # fmt: skip
 _FROM_ARROW = (
     (lambda t: t == pa.int8(), Type.BYTE),
@@ -307,6 +319,8 @@ _FROM_ARROW = (
     (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), Type.STRING),
     (pa.types.is_timestamp, Type.DATETIME),
     (pa.types.is_date, Type.DATE),
+    (pa.types.is_time, Type.TIME),
+    (pa.types.is_duration, Type.INTERVAL),
     (pa.types.is_null, Type.STRING),
 )
 _READABLE = (
@@ -379,12 +393,19 @@ def _scalar(text: str) -> Type:
     family = _SYNONYMS.get(word, word)
     if family == "DECIMAL" and not zone:
         return Type.DECIMAL(int(first), int(second or 0)) if first else Type.DECIMAL(*_ANY_DECIMAL)
-    if second is None and (not zone or family == "DATETIME"):
+    if second is None and (not zone or family in ("DATETIME", "TIME")):
         if family == "CHAR" and first not in (None, "1"):
             return Type.STRING
-        fits = first is None or family in ("CHAR", "STRING") or (family == "DATETIME" and int(first) <= 6)
+        fits = first is None or family in ("CHAR", "STRING") or (family in ("DATETIME", "TIME") and int(first) <= 6)
         if family in _NAMES and fits:
             return _INTERNED[family]
+    if family.startswith("INTERVAL "):
+        raise SchemaError(
+            "an INTERVAL is a length of time, and months and years have none",
+            given=text,
+            allowed="INTERVAL, INTERVAL DAY TO SECOND",
+            instead="INTERVAL, or INT for a number of months",
+        )
     close = nearest(family, (*_NAMES, "DECIMAL"))
     raise SchemaError(f"unknown type {text.strip()!r}", given=text, allowed=ALLOWED, instead=close or "STRING")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,15 @@ from headrace.expr import (
     if_else,
     least,
     lit,
+    struct,
     when,
-)
+)  # fmt: skip
 from headrace.expr.formats import formatted, parsed
 from headrace.expr.functions import Then
-from headrace.expr.nodes import Duration, Months
+from headrace.expr.nodes import Duration, IntervalValue, Months
 from headrace.expr.signatures import REGISTERED
 from headrace.expr.sql import to_duckdb, to_spark
+from headrace.history.passed import for_duckdb, for_spark, passed_rows
 from headrace.schema import Schema, Type
 from headrace.sql.bind.expanded import EXPANDED
 
@@ -84,16 +86,20 @@ PRICES = [
     *map(Decimal, ("0", "0.01", "-0.01", "1.25", "-1.25", "99999999.99", "-99999999.99", "12.345", "0.5", "7")),
 ]
 LARGE = [
-    None,
-    *map(
-        Decimal,
-        ("0", "0.0001", "-1.5", "2", "9" * 34 + ".9999", "-" + "9" * 34 + ".9999", "1e33", "12345678901234567.1"),
-    ),
-]
+    None, *map(Decimal, ("0", "0.0001", "-1.5", "2", "9" * 34 + ".9999", "-" + "9" * 34 + ".9999", "1e33")),
+    Decimal("12345678901234567.1"),
+]  # fmt: skip
 DATES = [
     None,
     *map(date.fromisoformat, ("1970-01-01", "1969-12-31", "2024-02-29", "2023-12-31", "0001-01-01", "9999-12-31")),
 ]
+CLOCKS = [None, *(time.fromisoformat(text) for text in ("00:00", "00:00:00.000001", "12:30:15.5", "23:59:59.999999"))]
+#: Not the least number of 64 bits: Spark has no such interval.
+SPANS = [None, 0, 1, -1, DAY, -DAY - 1, 5_025_500_000, -36_000_000_001, 2**62, -(2**62)]
+SPELLED = [
+    None, "", "12:30", " 01:02:03.5 ", "23:59:59.999999", "24:00:00", "-00:00:01", "+100:00", "2562047788:00:54.775807",
+    "1:2:3", "01:60", "12:30:15.1234567", "x", "9999999999:00", "2024-05-01",
+]  # fmt: skip
 PAIRS = {
     ("b", "b2"): (Type.BYTE, BYTES),
     ("h", "h2"): (Type.SHORT, SHORTS),
@@ -109,6 +115,9 @@ PAIRS = {
     ("e", "e2"): (Type.DECIMAL(10, 2), [value and round(value, 2) for value in PRICES]),
     ("g", "g2"): (Type.DECIMAL(38, 4), LARGE),
     ("y", "y2"): (Type.DATE, DATES),
+    ("c", "c2"): (Type.TIME, CLOCKS),
+    ("v", "v2"): (Type.INTERVAL, SPANS),
+    ("u", "u2"): (Type.STRING, SPELLED),
     ('odd "name`', "weird.name 2"): (Type.INT, INTS),
 }
 ROWS = max(len(DOUBLES), len(TEXTS)) ** 2  # every pair of them; more than enough for the shorter lists
@@ -116,6 +125,11 @@ b, h, i, i2, m, m2, f, f2, d, d2, p, p2, s, s2, n, w, t, t2 = map(
     col, ("b", "h", "i", "i2", "l", "l2", "f", "f2", "d", "d2", "p", "p2", "s", "s2", "n", "w", "t", "t2")
 )
 e, e2, g, g2, y, y2 = map(col, ("e", "e2", "g", "g2", "y", "y2"))
+c, c2, v, v2, u = map(col, ("c", "c2", "v", "v2", "u"))
+
+
+#: The type of `struct(a=i, b=s, c=d)` with other names, and a wider number.
+WIDER = Type('STRUCT<x LONG, "y z" STRING, c DOUBLE>')
 
 
 def nasty_table() -> pa.Table:
@@ -131,18 +145,9 @@ def nasty_table() -> pa.Table:
 
 
 NUMBERS = [
-    (col("b"), col("b2")),
-    (col("h"), col("h2")),
-    (i, i2),
-    (m, m2),
-    (f, f2),
-    (d, d2),
-    (i, m),
-    (m, f),
-    (i, d),
-    (f, d),
+    (col("b"), col("b2")), (col("h"), col("h2")), (i, i2), (m, m2), (f, f2), (d, d2), (i, m), (m, f), (i, d), (f, d),
     (b, h),
-]
+]  # fmt: skip
 
 
 def arithmetic() -> Iterator[Expr]:
@@ -313,6 +318,14 @@ def arrays() -> Iterator[Expr]:
     yield from (when(p).then(i).otherwise(array(i, i2).cardinality()), array(None).cardinality())
 
 
+def structs() -> Iterator[Expr]:
+    one, other = struct(a=i, b=s, c=d), struct(a=i2, b=s2, c=d2)
+    yield from (one, one == other, one != other, one.field("b"), one.field("c"), one.is_null(), one.cast(WIDER))
+    yield from (if_else(p, one, other), if_else(p, one, lit(None)).field("a"), one.isin(other, None))
+    yield from (array(one, other).element_at(2).field("a"), struct(x=one, y=array(i)).field("x").field("a"))
+    yield from (struct(x=one, y=c) == struct(x=other, y=c2), coalesce(if_else(p, one, lit(None)), other))
+
+
 def casts() -> Iterator[Expr]:
     numbers = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG, Type.FLOAT, Type.DOUBLE, Type.BOOLEAN)
     yield from (x.cast(to) for x in (b, h, i, m, f, d, p, n) for to in numbers)
@@ -360,6 +373,20 @@ def days() -> Iterator[Expr]:
     yield from ((t.cast("LONG").cast("DATETIME")).cast("DATE"), if_else(p, y, lit("2024-02-29")), y.isin("2024-02-29"))
 
 
+def spans() -> Iterator[Expr]:
+    hour = timedelta(hours=1)
+    for x, z in ((c, c2), (v, v2)):
+        yield from (x == z, x < z, x >= z, greatest(x, z), coalesce(x, z), x.isin(z, None), x.is_not_distinct_from(z))
+        yield from (x.cast("STRING"), x.cast("LONG"), x - z, x + v2, x + hour, x - hour, x.epoch(), if_else(p, x, z))
+        yield from (x.hour(), x.minute(), x.second())
+    yield from (u.cast("TIME"), u.cast("INTERVAL"), m.cast("TIME"), m2.cast("TIME"), (m % 2**62).cast("INTERVAL"))
+    sane = t.cast("LONG").cast("DATETIME")
+    yield from (sane.cast("TIME"), sane + v, sane - v, y + v, c.cast("INTERVAL"), c > "12:30", v >= "01:00:00")
+    yield from (v * i, v * b, 3 * v, v / 3, v * 0.5, v / d, v % v2, v.abs(), -v, v.day(), v < hour, v > (t - t2))
+    yield from (v / v2, call("floor_divide", v, v2), call("floor_divide", v, 7), v.isin(hour, IntervalValue(1)))
+    yield from (lit(time(12, 30)), IntervalValue(-5), lit(None).cast("TIME"), c.is_null(), array(c, c2).element_at(1))
+
+
 def composed() -> Iterator[Expr]:
     for x, z in ((i, i2), (d, d2), (p, p2), (s, s2), (t, t2), (e, e2), (y, y2)):
         yield from (x.is_distinct_from(z), x.is_not_distinct_from(z), x.is_distinct_from(None))
@@ -377,7 +404,10 @@ def composed() -> Iterator[Expr]:
 
 TABLE = nasty_table()
 SCHEMA = Schema.of(TABLE.schema)
-MATRIX = [*arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *composed(), *arrays()]
+MATRIX = [
+    *arithmetic(), *bits(), *logic(), *texts(), *dates(), *casts(), *decimals(), *days(), *spans(), *composed(),
+    *arrays(), *structs(),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -400,6 +430,8 @@ def disagreements(expected: pa.Table, actual: pa.Table) -> list[str]:
 
 
 def plain(column: pa.ChunkedArray) -> list[object]:
+    if pa.types.is_struct(column.type):
+        return list(map(repr, column.combine_chunks().to_pylist()))
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
@@ -413,20 +445,24 @@ def test_duckdb_agrees_with_arrow(on_arrow: pa.Table):
     query = ", ".join(f"{to_duckdb(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("nasty", TABLE)
+        connection.register("nasty", passed_rows(TABLE, for_duckdb))
         answer = connection.sql(f"SELECT {query} FROM nasty").to_arrow_table()
-    assert not disagreements(on_arrow, answer.cast(pa.schema([zoned(field) for field in answer.schema])))
+    named = [zoned(field, kind) for field, kind in zip(answer.schema, on_arrow.schema.types, strict=True)]
+    assert not disagreements(on_arrow, answer.cast(pa.schema(named)))
 
 
-def zoned(field: pa.Field) -> pa.Field:
-    """DuckDB may name UTC otherwise."""
+def zoned(field: pa.Field, kind: pa.DataType) -> pa.Field:
+    """DuckDB may name UTC otherwise, and has the ticks of an INTERVAL, as Spark those of a TIME."""
+    if (pa.types.is_duration(kind) or pa.types.is_time(kind)) and pa.types.is_int64(field.type):
+        return field.with_type(kind)
     return field.with_type(Type.DATETIME.arrow) if pa.types.is_timestamp(field.type) and field.type.tz else field
 
 
 def test_spark_agrees_with_arrow(spark: SparkSession, on_arrow: pa.Table):
-    frame = spark.createDataFrame(TABLE).coalesce(1)
+    frame = spark.createDataFrame(passed_rows(TABLE, for_spark)).coalesce(1)
     answer = frame.selectExpr(*(f"{to_spark(expr, SCHEMA)} AS c{k}" for k, expr in enumerate(MATRIX))).toArrow()
-    assert not disagreements(on_arrow, answer)
+    named = [zoned(field, kind) for field, kind in zip(answer.schema, on_arrow.schema.types, strict=True)]
+    assert not disagreements(on_arrow, answer.cast(pa.schema(named)))
 
 
 def nodes(expr: Expr) -> Iterator[Expr]:
@@ -440,7 +476,18 @@ def test_the_matrix_covers_every_function_and_node():
     bound = [call.bind(SCHEMA).node for call in seen if isinstance(call, Call)]
     functions = {node.function for node in (*seen, *bound) if isinstance(node, Call)}
     assert functions | {"shift_months"} == set(FUNCTIONS) - REGISTERED
-    assert {type(node) for node in seen} == {Alias, Call, Case, Cast, Column, Duration, Literal, Months, Then}
+    assert {type(node) for node in seen} == {
+        Alias,
+        Call,
+        Case,
+        Cast,
+        Column,
+        Duration,
+        IntervalValue,
+        Literal,
+        Months,
+        Then,
+    }
 
 
 def test_the_matrix_types_without_rows():

@@ -377,10 +377,10 @@ def _read(
 
 def refuse_lists(columns: Schema, format: Format) -> None:
     """Refuse columns that a format cannot hold."""
-    lists = [column for column in columns if column.type.is_array]
+    lists = [column for column in columns if column.type.is_nested]
     if lists and format.name == "csv":
         raise SchemaError(
-            "CSV has no lists",
+            "CSV has no lists or structs",
             given=str(lists[0]),
             allowed="columns of one value; JSON and Parquet hold lists",
             instead=f"{lists[0].name} STRING, taken apart by a function: hr.udf(..., returns={lists[0].type.value!r})",

@@ -25,7 +25,7 @@ from headrace.expr.aggregates import (
     var,
 )
 from headrace.expr.evaluate import evaluate, predicate_mask
-from headrace.expr.functions import When, array, call, coalesce, concat, greatest, if_else, least, when
+from headrace.expr.functions import When, array, call, coalesce, concat, greatest, if_else, least, struct, when
 from headrace.expr.in_order import collect
 from headrace.expr.nodes import Alias, Call, Case, Cast, Column, Expr, Literal, Value, as_expr, col, lit
 from headrace.expr.pushdown import conjuncts, split_pushdown, to_arrow_filter
@@ -76,6 +76,7 @@ __all__ = [
     "split_aggregates",
     "split_pushdown",
     "stddev",
+    "struct",
     "sum",
     "to_arrow_filter",
     "top_frequent",

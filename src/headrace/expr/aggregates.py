@@ -25,6 +25,7 @@ __all__ = [
     "aggregate_of",
     "approx_distinct",
     "avg",
+    "computed",
     "count",
     "distinct_count",
     "filtered",
@@ -82,7 +83,7 @@ def _separator(value: Any) -> str:
 
 
 def _of_any(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
-    return Aggregation("single values, not lists", lambda kind: not kind.is_array, gives, parameters)
+    return Aggregation("single values, not lists or structs", lambda kind: not kind.is_nested, gives, parameters)
 
 
 def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
@@ -95,7 +96,8 @@ def _of_sums(gives: Callable[[Type], Type]) -> Aggregation:
 
 
 def _of_exact_sums(gives: Callable[[Type], Type]) -> Aggregation:
-    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, adds_up=True)
+    fits = lambda kind: kind.is_numeric or kind is Type.INTERVAL  # noqa: E731
+    return Aggregation("numbers and INTERVAL", fits, gives, adds_up=True)
 
 
 def _itself(type: Type) -> Type:
@@ -110,7 +112,13 @@ def _double(_: Type) -> Type:
     return Type.DOUBLE
 
 
+def _mean(type: Type) -> Type:
+    return type if type is Type.INTERVAL else Type.DOUBLE
+
+
 def _sum(type: Type) -> Type:
+    if type is Type.INTERVAL:
+        return type
     if type.is_decimal:
         return Type.DECIMAL(DIGITS, type.scale)
     return Type.LONG if type.is_integer else Type.DOUBLE
@@ -123,7 +131,7 @@ def _list(type: Type) -> Type:
 AGGREGATES: Mapping[str, Aggregation] = {
     "count": Aggregation("anything", lambda _: True, _long, adds_up=True),
     "sum": _of_exact_sums(_sum),
-    "avg": _of_exact_sums(_double),
+    "avg": _of_exact_sums(_mean),
     "var": _of_sums(_double),
     "stddev": _of_sums(_double),
     "min": _of_any(_itself),
@@ -331,6 +339,20 @@ def top_frequent(argument: Value, k: int, *, where: Expr | None = None) -> Aggre
 def has_aggregates(expr: Expr) -> bool:
     """Whether an expression contains an aggregate call."""
     return isinstance(expr, AggregateCall) or any(map(has_aggregates, expr.children))
+
+
+def computed(expr: Expr, schema: Schema) -> Expr:
+    """An expression whose aggregates of INTERVALs are those of their ticks."""
+
+    def lower(part: Expr) -> Expr:
+        if type(part) is not AggregateCall or part.argument is None or part.function not in ("sum", "avg"):
+            return part
+        if part.argument.type(schema) is not Type.INTERVAL:
+            return part
+        ticks = AggregateCall(part.function, part.argument.cast(Type.LONG))
+        return (ticks if part.function == "sum" else ticks.round().cast(Type.LONG)).cast(Type.INTERVAL)
+
+    return expr.transform(lower)
 
 
 def split_aggregates(exprs: Mapping[str, Expr]) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:

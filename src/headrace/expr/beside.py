@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ExpressionError
 from headrace.expr.decimals import EXACT
 from headrace.expr.literals import Plain, is_date, is_instant
+from headrace.expr.spans import beside_spans
 from headrace.schema import Type
 from headrace.time import duration, ticks
 
@@ -35,7 +36,7 @@ def resolved(call: Call, args: list[Bound]) -> tuple[Call, list[Bound]]:
     if call.function in _EXACT:
         args = _read_numbers(args)
     if call.function in _COMPARING:
-        return call, _read_texts(args)
+        return call, _read_texts(beside_spans(args))
     if call.function not in ("add", "subtract"):
         return call, args
     if not any(arg.type in _TIMES for arg in args):
@@ -52,7 +53,7 @@ def resolved(call: Call, args: list[Bound]) -> tuple[Call, list[Bound]]:
 
 def as_read(args: list[Bound]) -> list[Bound]:
     """Values of which one is chosen: texts and numbers as the others."""
-    return _read_texts(_read_numbers(args))
+    return _read_texts(_read_numbers(beside_spans(args)))
 
 
 def as_type(value: Any, type: Type) -> Plain:

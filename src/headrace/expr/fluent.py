@@ -297,6 +297,12 @@ class Fluent:
         """True if an element of the list equals the value; NULL if only a NULL element might."""
         return self._call("array_contains", value)
 
+    # Structs.
+
+    def field(self, name: str) -> Expr:
+        """The value of a field of a struct."""
+        return self._call("field", name)
+
     # Numbers. Outside its domain a function returns NULL.
 
     def abs(self) -> Expr:

@@ -12,7 +12,8 @@ from headrace.errors import ExpressionError, nearest
 from headrace.expr.nodes import Call, Case, Expr, Value, as_expr, column_or_value, lit
 
 __all__ = [
-    "EpochUnit", "When", "array", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least", "when",
+    "EpochUnit", "When", "array", "call", "coalesce", "concat", "from_epoch", "greatest", "if_else", "least",
+    "struct", "when",
 ]  # fmt: skip
 
 EpochUnit = Literal["s", "ms", "us"]
@@ -32,6 +33,18 @@ def call(function: str, *args: Value) -> Expr:
 def array(*values: Value) -> Expr:
     """A list of columns or values, which widen to one type."""
     return call("array", *map(column_or_value, values))
+
+
+def struct(**fields: Value) -> Expr:
+    """A struct of columns or values under names of their own.
+
+    >>> struct(street="street", number=5)
+    struct(street, 5, '"street", "number"')
+    """
+    if not fields:
+        raise ExpressionError("a struct has fields", instead="hr.struct(a=1)")
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in fields)
+    return call("struct", *map(column_or_value, fields.values()), names)
 
 
 def coalesce(*values: Value) -> Expr:

@@ -12,31 +12,30 @@ built or typed.
 from __future__ import annotations
 
 import decimal
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import NoReturn
 
 from headrace.errors import ExpressionError, UnknownColumn
 from headrace.expr.beside import as_read, as_type, resolved
 from headrace.expr.decimals import ON_EXACT, exact_decimal, literal_decimal
 from headrace.expr.fluent import Fluent
-from headrace.expr.literals import Plain, plain_value
-from headrace.expr.signatures import castable, common, lookup, widens
+from headrace.expr.literals import Plain, literal_text, plain_value
+from headrace.expr.signatures import castable, common, lookup, no_cast, widens
+from headrace.expr.spans import cast_by_ticks, in_ticks
 from headrace.schema import Schema, Type
 from headrace.time import duration, format_duration
 
 __all__ = [
-    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "Literal", "Months", "Value",
-    "as_expr", "col", "column_or_value", "lit",
+    "Alias", "Bound", "Call", "Case", "Cast", "Column", "Duration", "Expr", "IntervalValue", "Literal", "Months",
+    "Value", "as_expr", "col", "column_or_value", "lit",
 ]  # fmt: skip
 
 _INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "modulo": "%", "and": "AND",
-    "or": "OR",
-    "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "or": "OR", "eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 #: Functions of durations that give durations.
@@ -102,6 +101,9 @@ class Expr(Fluent):
         """Whether two values are the same, where NULL equals NULL."""
         return (self == other).coalesce(self.is_null() & as_expr(other).is_null())
 
+    def _case(self, value: Value, otherwise: Value) -> Expr:
+        return Case(((self, as_expr(value)),), as_expr(otherwise))
+
     def _call(self, function: str, *args: Value) -> Expr:
         return Call(function, (self, *map(as_expr, args)))
 
@@ -113,7 +115,7 @@ class Expr(Fluent):
 
 
 #: What an expression may be made of; a `timedelta` is a number of ticks.
-Value = Expr | Plain | date | timedelta
+Value = Expr | Plain | timedelta
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,14 +161,14 @@ class Bound:
     @property
     def ticks(self) -> int:
         """The length of a duration that is the same in every row."""
-        assert isinstance(self.node, Duration)
+        assert isinstance(self.node, (Duration, IntervalValue))
         return self.node.value
 
     @property
     def exact(self) -> decimal.Decimal | None:
         """The decimal that a plain number is, or that is computed from plain numbers."""
         if isinstance(self.node, Literal):
-            return None if isinstance(self.node, Duration) else exact_decimal(self.node.value)
+            return None if isinstance(self.node, (Duration, IntervalValue)) else exact_decimal(self.node.value)
         if not isinstance(self.node, Call) or self.node.function not in ON_EXACT:
             return None
         known = [value for arg in self.args if (value := arg.exact) is not None]
@@ -188,6 +190,8 @@ class Bound:
         if self.type == type or self.untyped or (self.type.is_text and type.is_text):
             return Bound(self.node, type, self.args)
         fits = not type.is_decimal or widens(self.type, type)
+        if isinstance(self.node, Duration) and type is Type.INTERVAL:
+            return Bound(IntervalValue(self.node.value), type)
         if isinstance(self.node, Literal) and fits:
             return Bound(Literal(as_type(self.node.value, type)), type)
         return Bound(Cast(self.node, type), type, (self,))
@@ -247,19 +251,10 @@ class Literal(Expr):
             return literal_decimal(self.value)
         if isinstance(self.value, date):
             return Type.DATETIME if isinstance(self.value, datetime) else Type.DATE
-        return Type.STRING
+        return Type.TIME if isinstance(self.value, time) else Type.STRING
 
     def __str__(self) -> str:
-        value = self.value
-        if value is None or isinstance(value, bool):
-            return "NULL" if value is None else str(value).upper()
-        if isinstance(value, str):
-            return "'" + value.replace("'", "''") + "'"
-        if isinstance(value, datetime):
-            return f"DATETIME '{value.replace(tzinfo=None).isoformat()}'"
-        if isinstance(value, (date, decimal.Decimal)):
-            return f"DATE '{value}'" if isinstance(value, date) else f"DECIMAL '{value:f}'"
-        return repr(value) if not isinstance(value, float) or math.isfinite(value) else f"DOUBLE '{value}'"
+        return literal_text(self.value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -274,6 +269,20 @@ class Duration(Literal):
 
     def __str__(self) -> str:
         return format_duration(self.value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntervalValue(Literal):
+    """A length of time as an INTERVAL."""
+
+    value: int
+
+    @property
+    def literal_type(self) -> Type:
+        return Type.INTERVAL
+
+    def __str__(self) -> str:
+        return f"INTERVAL '{format_duration(self.value)}'"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -338,14 +347,9 @@ class Cast(Expr):
         if child.untyped or child.type == self.to or (child.type.is_text and self.to.is_text):
             return child.widened(self.to)
         if not castable(child.type, self.to):
-            raise ExpressionError(
-                f"{self} turns {child.type.value} into {self.to.value}, which has no one meaning on every engine",
-                given=f"{child.type.value} to {self.to.value}",
-                allowed="numbers, BOOLEAN and text to one another, LONG and DATE to DATETIME and back, times to text; "
-                "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
-                instead=f"(...).cast('LONG').cast('{self.to.value}')",
-            )
-        return Bound(self, self.to, (child,))
+            raise no_cast(self, child.type, self.to)
+        by_ticks = cast_by_ticks(_Typed(child), child.type, self.to)
+        return Bound(self, self.to, (child,)) if by_ticks is None else by_ticks.bind(schema)
 
     def __str__(self) -> str:
         return f"CAST({self.child} AS {self.to.value})"
@@ -360,12 +364,7 @@ class Call(Expr):
 
     def __post_init__(self) -> None:
         function = lookup(self.function)
-        count = len(self.args)
-        if count < function.least or (function.most is not None and count > function.most):
-            most = "or more" if function.most is None else f"to {function.most}"
-            raise ExpressionError(
-                f"{self.function} does not take {count} arguments", given=count, allowed=f"{function.least} {most}"
-            )
+        function.check_count(len(self.args))
         for position, check in function.constants.items():
             argument = self.args[position]
             if not isinstance(argument, Literal):
@@ -386,8 +385,14 @@ class Call(Expr):
     def bind(self, schema: Schema) -> Bound:
         if self.function in ("add", "subtract") and any(isinstance(arg, Months) for arg in self.args):
             return self._moved_by_months().bind(schema)
-        node, args = resolved(self, [arg.bind(schema) for arg in self.args])
-        signature = lookup(node.function).rule(node, [None if arg.untyped else arg.type for arg in args])
+        args = [arg.bind(schema) for arg in self.args]
+        by_ticks = in_ticks(self.function, args, _Typed)
+        if by_ticks is not None:
+            return by_ticks.bind(schema)
+        node, args = resolved(self, args)
+        keeps = node.function == "struct"  # CAST(NULL AS LONG) is a field of LONG
+        known = [None if arg.untyped and not keeps else arg.type for arg in args]
+        signature = lookup(node.function).rule(node, known)
         return Bound(node, signature.result, tuple(map(Bound.widened, args, signature.operands)))
 
     def _moved_by_months(self) -> Expr:
@@ -471,6 +476,9 @@ class _Typed(Expr):
 
     def bind(self, schema: Schema) -> Bound:  # noqa: ARG002 - it is bound
         return self.bound
+
+    def columns(self) -> frozenset[str]:
+        return self.bound.node.columns()
 
     def __str__(self) -> str:
         return str(self.bound.node)

@@ -31,6 +31,7 @@ from headrace.expr.printer import (
     text,
     when,
     whole,
+    within_day,
     within_years,
 )
 from headrace.schema import Type
@@ -156,6 +157,10 @@ def _array_contains(_: Bound, a: Node, value: Node) -> Node:
     return when(op(exp.Is, a, exp.null()), exp.null(), found, exp.true(), unknown, exp.null(), exp.false())
 
 
+def _struct(bound: Bound, *parts: Node) -> Node:
+    return exp.Cast(this=fn("row", *parts[:-1]), to=exp.DataType.build(bound.type.duckdb, dialect="duckdb"))
+
+
 class DuckDBPrinter(Printer):
     """Prints DuckDB SQL, for a connection in UTC."""
 
@@ -191,6 +196,8 @@ class DuckDBPrinter(Printer):
         "ends_with": plain("ends_with"),
         "rlike": _rlike,
         "array": plain("list_value"),
+        "struct": _struct,
+        "field": plain("struct_extract"),
         "cardinality": _as_int("len"),
         "element_at": _element_at,
         "array_contains": _array_contains,
@@ -238,6 +245,15 @@ class DuckDBPrinter(Printer):
         if target.is_integer:
             return self.attempted(fn("trunc", value), target)
         return super().decimal_cast(value, source, target)
+
+    def span_ticks(self, value: Node, source: Type) -> Node:
+        return value if source is Type.INTERVAL else fn("epoch_us", value)
+
+    def from_span_ticks(self, value: Node, target: Type) -> Node:
+        if target is Type.INTERVAL:
+            return value
+        midnight = exp.Cast(this=text("00:00:00"), to=exp.DataType.build("TIME", dialect="duckdb"))
+        return within_day(value, op(exp.Add, midnight, fn("to_microseconds", value)))
 
     def to_ticks(self, value: Node) -> Node:
         return fn("epoch_us", value)

@@ -33,6 +33,7 @@ from headrace.expr.printer import (
     shifted_time,
     text,
     when,
+    within_day,
     within_years,
 )
 from headrace.schema import Type
@@ -132,6 +133,17 @@ def _array_contains(_: Bound, a: Node, value: Node) -> Node:
     return when(op(exp.EQ, fn("size", a), number(0)), exp.false(), fn("array_contains", a, value))
 
 
+def _struct(bound: Bound, *parts: Node) -> Node:
+    names = (name for name, _ in bound.type.fields)
+    return fn(
+        "named_struct", *(one for name, part in zip(names, parts[:-1], strict=True) for one in (text(name), part))
+    )
+
+
+def _field_name(bound: Bound) -> Node:
+    return exp.to_identifier(bound.args[1].text, quoted=True)
+
+
 class SparkPrinter(Printer):
     """Prints Spark SQL, for a session in UTC."""
 
@@ -167,6 +179,8 @@ class SparkPrinter(Printer):
         "ends_with": plain("endswith"),
         "rlike": _rlike,
         "array": plain("array"),
+        "struct": _struct,
+        "field": lambda bound, a, _: exp.Dot(this=exp.Paren(this=a), expression=_field_name(bound)),
         "cardinality": _cardinality,
         "element_at": _element_at,
         "array_contains": _array_contains,
@@ -202,6 +216,16 @@ class SparkPrinter(Printer):
 
     def to_float(self, value: Node) -> Node:
         return self.typed(value, Type.FLOAT)
+
+    def span_ticks(self, value: Node, source: Type) -> Node:
+        if source is Type.TIME:
+            return value
+        return fn("unix_micros", op(exp.Add, fn("timestamp_micros", number(0)), value))
+
+    def from_span_ticks(self, value: Node, target: Type) -> Node:
+        if target is Type.TIME:
+            return within_day(value, value)
+        return op(exp.Sub, fn("timestamp_micros", value), fn("timestamp_micros", number(0)))
 
     def to_ticks(self, value: Node) -> Node:
         return fn("unix_micros", value)

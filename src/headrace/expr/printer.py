@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from functools import reduce
 from typing import ClassVar
 
@@ -45,10 +45,12 @@ __all__ = [
     "text",
     "when",
     "whole",
+    "within_day",
     "within_years",
 ]  # fmt: skip
 
 Node = exp.Expression
+_SPANS = (Type.TIME, Type.INTERVAL)
 Build = Callable[..., Node]  # of the bound call and its printed arguments
 
 
@@ -139,6 +141,11 @@ def shifted_date(days: Callable[[Node], Node], moved: Build, from_days: Callable
         return when(inside, from_days(exp.Cast(this=number_of_day, to=exp.DataType.build("INT"))))
 
     return build
+
+
+def within_day(ticks: Node, of: Node) -> Node:
+    """`of` if these ticks are of one day, else NULL."""
+    return when(op(exp.And, op(exp.GTE, ticks, number(0)), op(exp.LT, ticks, whole(DAY))), of)
 
 
 def within_years(moved: Node) -> Node:
@@ -333,6 +340,8 @@ class Printer:
             return self.from_ticks(self.literal(ticks(value), Type.LONG))
         if isinstance(value, (date, decimal.Decimal)):
             return self.typed(text(str(value) if isinstance(value, date) else f"{value:f}"), type)
+        if isinstance(value, time) or type is Type.INTERVAL:
+            return self.span(value, type)
         if isinstance(value, int):
             if abs(value) < 2**31:
                 return number(value) if type == Type.INT else self.typed(number(value), type)
@@ -341,10 +350,19 @@ class Printer:
             return double(value) if type == Type.DOUBLE else self.typed(double(value), type)
         return text(str(value))
 
+    def span(self, value: object, type: Type) -> Node:
+        """A plain TIME or INTERVAL."""
+        count = value if isinstance(value, int) else ticks(datetime.combine(date(1970, 1, 1), value, UTC))  # type: ignore[arg-type]
+        return self.from_span_ticks(self.literal(count, Type.LONG), type)
+
     def cast(self, value: Node, source: Type, target: Type) -> Node:
         """`value` of `source` as `target`, NULL where there is no counterpart."""
         if source.is_text:
             return self.from_text(value, target)
+        if target in _SPANS:
+            return self.from_span_ticks(value, target)
+        if source in _SPANS:
+            return self.span_ticks(value, source)
         if Type.DATE in (source, target):
             return self.date_cast(value, source, target)
         if Type.DATETIME in (source, target):
@@ -395,6 +413,14 @@ class Printer:
         first, last = (self.literal(limit, Type.LONG) for limit in (FIRST_DAY, LAST_TICK))
         inside = op(exp.And, op(exp.GTE, count, first), op(exp.LTE, count, last))
         return when(inside, self.from_ticks(count) if source != Type.DATETIME else self.time_text(value))
+
+    def span_ticks(self, value: Node, source: Type) -> Node:
+        """The ticks of a TIME or INTERVAL."""
+        raise NotImplementedError
+
+    def from_span_ticks(self, value: Node, target: Type) -> Node:
+        """Ticks as a TIME, NULL beyond the end of a day, or as an INTERVAL."""
+        raise NotImplementedError
 
     def typed(self, value: Node, type: Type) -> Node:
         """A cast that cannot fail."""

@@ -16,6 +16,7 @@ from headrace.expr.decimals import common_decimal, product_type, rounded_type, s
 from headrace.expr.json_path import json_steps
 from headrace.expr.patterns import check_like, check_regex
 from headrace.schema import Type
+from headrace.types import split_columns
 
 __all__ = [
     "FUNCTIONS",
@@ -27,6 +28,8 @@ __all__ = [
     "castable",
     "common",
     "lookup",
+    "no_cast",
+    "struct_names",
     "widens",
 ]
 
@@ -65,12 +68,30 @@ class Function:
     most: int | None = 1
     constants: Mapping[int, Constant] = field(default_factory=dict)
 
+    def check_count(self, count: int) -> None:
+        """Refuse a call with so many arguments, unless it may have them."""
+        if count < self.least or (self.most is not None and count > self.most):
+            most = "or more" if self.most is None else f"to {self.most}"
+            raise ExpressionError(
+                f"{self.name} does not take {count} arguments", given=count, allowed=f"{self.least} {most}"
+            )
+
+
+def struct_names(text: str) -> tuple[str, ...]:
+    """The names of fields in a text: `a, "b c"`."""
+    parts = (part.strip() for part in split_columns(text))
+    return tuple(part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts)
+
 
 def common(text: object, types: Types) -> Type | None:
     """The type that all of `types` widen to; None if all are bare NULLs."""
     known = [t for t in types if t is not None]
     if not known:
         return None
+    if any(t.is_struct for t in known):
+        if len(set(known)) == 1:
+            return known[0]
+        raise _misfit(text, types, "structs of one type", "CAST(s AS ROW(a INT, b STRING))")
     if any(t.is_array for t in known):
         instead = "a function of your own, which may take lists: @hr.udf"
         raise _misfit(text, types, "single values; a list is passed on as it is", instead)
@@ -83,6 +104,8 @@ def common(text: object, types: Types) -> Type | None:
     if set(known) == {Type.DATE, Type.DATETIME}:
         return Type.DATETIME
     allowed = "numbers with numbers, text with text, BOOLEAN with BOOLEAN, DATE and DATETIME with one another"
+    if Type.INTERVAL in known:
+        raise _misfit(text, types, f"{allowed}, INTERVAL with INTERVAL", "INTERVAL '10' SECOND; a number has no unit")
     raise _misfit(text, types, allowed)
 
 
@@ -101,16 +124,38 @@ def widens(source: Type, target: Type) -> bool:
     return source.is_numeric and target.is_numeric and WIDTH.index(source) <= WIDTH.index(target)
 
 
+def no_cast(text: object, source: Type, target: Type) -> ExpressionError:
+    """The error of a cast that `castable` refuses."""
+    return ExpressionError(
+        f"{text} turns {source.value} into {target.value}, which has no one meaning on every engine",
+        given=f"{source.value} to {target.value}",
+        allowed="numbers, BOOLEAN and text to one another, LONG and DATE to DATETIME and back, LONG to TIME and "
+        "INTERVAL and back, DATETIME to TIME, times to text; "
+        "not FLOAT or DOUBLE into text, whose digits differ from engine to engine",
+        instead=f"(...).cast('LONG').cast('{target.value}')",
+    )
+
+
+_SPANS = (Type.TIME, Type.INTERVAL)
+_TICK_CASTS = (
+    (Type.TIME, Type.LONG), (Type.INTERVAL, Type.LONG), (Type.DATETIME, Type.TIME), (Type.TIME, Type.INTERVAL),
+)  # fmt: skip
+
+
 def castable(source: Type, target: Type) -> bool:
     """Whether values of `source` can be turned into `target` the same way everywhere."""
     if source == target or (source.is_text and target.is_text):
         return True
-    if source.is_array or target.is_array:
+    if source.is_struct and target.is_struct and len(source.fields) == len(target.fields):
+        return all(castable(a, b) for (_, a), (_, b) in zip(source.fields, target.fields, strict=True))
+    if source.is_nested or target.is_nested:
         return False
     if source.is_text:
         return True
     if target.is_text:
         return not source.is_floating
+    if Type.TIME in (source, target) or Type.INTERVAL in (source, target):
+        return (source, target) in _TICK_CASTS or (source.is_integer and target in _SPANS)
     if Type.DATE in (source, target):
         return Type.DATETIME in (source, target)
     if Type.DATETIME in (source, target):
@@ -178,6 +223,16 @@ def _rounding(text: object, types: Types) -> Signature:
         return Signature((wide, *(Type.INT for _ in types[1:])), rounded_type(wide, digits))
     result = Type.DOUBLE if wide.is_floating else wide
     return Signature((result, *(Type.INT for _ in types[1:])), result)
+
+
+def _order(text: object, types: Types) -> Signature:
+    if any(t is not None and t.is_struct for t in types):
+        raise _misfit(text, types, "single values; structs are equal or not", "compare a field: s.a < 5")
+    return _comparison(text, types) if len(types) == 2 and _compares(text) else _choice(text, types)
+
+
+def _compares(text: object) -> bool:
+    return getattr(text, "function", "") in ("lt", "le", "gt", "ge")
 
 
 def _comparison(text: object, types: Types) -> Signature:
@@ -282,6 +337,27 @@ def _contained(text: object, types: Types) -> Signature:
     return Signature((given, given.element), Type.BOOLEAN)
 
 
+def _struct(text: object, types: Types) -> Signature:
+    kinds = tuple(t or Type.STRING for t in types[:-1])
+    names = struct_names(vars(text)["args"][-1].value)  # a constant, which is checked
+    if len(names) != len(kinds):
+        raise ExpressionError("a struct has a name for every value", given=len(kinds), allowed=", ".join(names))
+    return Signature((*kinds, Type.STRING), Type.STRUCT(zip(names, kinds, strict=True)))
+
+
+def _field(text: object, types: Types) -> Signature:
+    if types[0] is not None and not types[0].is_struct:
+        raise _misfit(text, types[:1], "a struct, STRUCT<name type, …>", "hr.struct(a=...), or {'a': 1} in SQL")
+    fields = dict(types[0].fields) if types[0] is not None else {}
+    name = vars(text)["args"][1].value
+    if name not in fields and fields:
+        close = nearest(name, fields)
+        raise ExpressionError(
+            f"the struct has no field {name!r}", given=name, allowed=", ".join(fields), instead=close or ""
+        )
+    return Signature((types[0] or Type.STRING, Type.STRING), fields.get(name, Type.STRING))
+
+
 def _words(value: object) -> None:
     if not isinstance(value, str):
         raise ExpressionError("this argument must be a plain text", given=value, allowed="a str, equal in every row")
@@ -345,12 +421,14 @@ _TABLE = (
     *(Function(name, _bits, 2, 2) for name in ("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right")),
     Function("bit_not", _bits),
     *(Function(name, _arithmetic) for name in ("negate", "abs")),
-    *(Function(name, _comparison, 2, 2) for name in ("eq", "ne", "lt", "le", "gt", "ge")),
+    *(Function(name, _comparison, 2, 2) for name in ("eq", "ne")),
+    *(Function(name, _order, 2, 2) for name in ("lt", "le", "gt", "ge")),
     Function("isin", _comparison, 1, None),
     *(Function(name, _logic, 2, 2) for name in ("and", "or")),
     Function("not", _logic),
     *(Function(name, _null_test) for name in ("is_null", "is_not_null")),
-    *(Function(name, _choice, 1, None) for name in ("coalesce", "greatest", "least")),
+    Function("coalesce", _choice, 1, None),
+    *(Function(name, _order, 1, None) for name in ("greatest", "least")),
     *(Function(name, _real) for name in ("sqrt", "exp", "ln", "log10", "sign", "sin", "cos", "tan")),
     *(Function(name, _real) for name in ("asin", "acos", "atan", "radians", "degrees")),
     Function("power", _real, 2, 2),
@@ -379,6 +457,8 @@ _TABLE = (
     *(Function(n, _date(Type.INT)) for n in ("year", "month", "day", "hour", "minute", "second", "day_of_week")),
     Function("day_of_year", _date(Type.INT)),
     Function("array", _array, 1, None),
+    Function("struct", _struct, 2, None, {-1: _some_words}),
+    Function("field", _field, 2, 2, {1: _words}),
     Function("cardinality", _cardinality),
     Function("element_at", _element, 2, 2),
     Function("array_contains", _contained, 2, 2),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.history.dialect import DuckDBDialect
 from headrace.history.inputs import Late
+from headrace.history.passed import for_duckdb, passed_rows, passing
 from headrace.history.recurse import run_statement
 from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript
 from headrace.history.stored import stored_rows
@@ -69,10 +70,11 @@ class DuckDBHistory:
     ) -> None:
         kinds = [self._types.type(dialect.type(kind)) for kind in function.takes]
         gives = self._types.type(dialect.type(function.gives))
+        compute = passing(function.call, function.takes, for_duckdb)
 
         def call(*columns: Any) -> pa.Array:
             try:
-                return function.call(*columns)
+                return compute(*columns)
             except Exception as error:
                 failures.append(error)  # DuckDB would turn it into text
                 raise
@@ -100,9 +102,10 @@ def _load(cursor: Any, script: HistoryScript) -> None:
     for name, source in script.sources.items():
         columns = HistoryRelation(name, source.columns.payload).columns
         rows = stored_rows(source)
-        cursor.register(name, rows.rename_columns([columns.get(column, column) for column in rows.column_names]))
+        named = rows.rename_columns([columns.get(column, column) for column in rows.column_names])
+        cursor.register(name, passed_rows(named, for_duckdb))
     for name, table in script.tables.items():
-        cursor.register(name, table)
+        cursor.register(name, passed_rows(table, for_duckdb))
 
 
 def _records(cursor: Any, query: str) -> Iterator[dict[str, Any]]:

@@ -44,6 +44,8 @@ _NOT_ALLOWED, _NOT_TEXT, _NO_OP, _NO_IMAGE = 2, 4, 5, 6
 _MOST_MILLIS = (2**63 - 1) // 1000
 _SIDES = ("after", "before")
 _NONE = np.zeros(0, np.int64)
+#: The ticks of a unit of times of day.
+_CLOCKS = {"time-millis": 1000, "time-micros": 1, "io.debezium.time.Time": 1000, "io.debezium.time.MicroTime": 1}
 _TIMES = {
     "timestamp-millis": ("ms", "UTC"), "timestamp-micros": ("us", "UTC"), "timestamp-nanos": ("ns", "UTC"),
     "local-timestamp-millis": ("ms", None), "local-timestamp-micros": ("us", None),
@@ -122,6 +124,9 @@ def _numbers(values: NDArray[np.int64], missing: NDArray[np.bool_], slot: AvroSl
     if slot.op == machine.BOOLEAN:
         return pa.array(values.astype(np.bool_), mask=missing)
     whole = pa.array(values, pa.int64(), mask=missing)
+    if wanted.type is Type.TIME:
+        size = _CLOCKS.get(_logical(slot.type), 0)
+        return pc.multiply(whole, size).cast(Type.TIME.arrow) if size else whole
     if wanted.type not in (Type.DATETIME, Type.DATE) and not is_tick(wanted):
         return whole
     if slot.op == machine.INT and _logical(slot.type) in _DATES:

@@ -34,6 +34,8 @@ _OWN_TYPES: dict[Type, Any] = {
     Type.DOUBLE: "double", Type.BOOLEAN: "boolean", Type.CHAR: "string", Type.STRING: "string",
     Type.DATETIME: {"type": "long", "logicalType": "timestamp-micros"},
     Type.DATE: {"type": "int", "logicalType": "date"},
+    Type.TIME: {"type": "long", "logicalType": "time-micros"},
+    Type.INTERVAL: "long",
 }  # fmt: skip
 _ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
@@ -55,6 +57,11 @@ def _own_type(kind: Type) -> Any:
         return {"type": "array", "items": ["null", _own_type(kind.element)]}
     if kind.is_decimal:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if kind.is_struct:
+        raise SchemaError(
+            "Avro is written without structs", given=kind.value, allowed="columns of one value, and lists of them",
+            instead="select the fields as columns, or write JSON",
+        )  # fmt: skip
     return _OWN_TYPES[kind]
 
 
@@ -207,6 +214,9 @@ def _as_stored(column: pa.Array, kind: Any, base: str, name: str) -> pa.Array:
             column = _stored_times(column, logical)
         elif pa.types.is_date32(column.type):
             column = column.cast(pa.int32()) if logical == "date" else _stored_times(column.cast(_UTC), logical)
+        elif pa.types.is_time(column.type) or pa.types.is_duration(column.type):
+            unit = pa.time32("ms") if logical == "time-millis" else column.type
+            column = column.cast(unit, safe=False).cast(pa.int32() if logical == "time-millis" else pa.int64())
         elif pa.types.is_decimal(column.type) and logical == "decimal":
             column = _stored_decimals(column, int(kind.get("precision", DIGITS)), int(kind.get("scale", 0)))
         if _family(column.type) in (_family(_ARROW[base]), "null"):

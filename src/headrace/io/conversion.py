@@ -20,10 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.columnar import Lists
+from headrace.columnar import Lists, struct_of, struct_parts
 from headrace.errors import SchemaError, TimeError
 from headrace.io.converted import ConvertedColumn, Mask
 from headrace.io.decimals import to_decimals
+from headrace.io.spans import SPANS, can_be_span, to_spans
 from headrace.schema import Field, Type
 from headrace.time import INFINITY, NEG_INFINITY, ticks
 
@@ -68,10 +69,14 @@ def convert(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn
     """`values` as the field's type."""
     if field.type.is_array:
         return _from_lists(values, field)
+    if field.type.is_struct:
+        return _from_structs(values, field)
     if field.type is Type.DATE:
         return _dates(_plain(values), field)
     if field.type.is_decimal:
         return to_decimals(_plain(values), field.type)
+    if field.type in SPANS:
+        return to_spans(_plain(values), field.type)
     converted = _converted(_plain(values), field)
     return _within_years(converted) if field.type is Type.DATETIME else converted
 
@@ -109,6 +114,20 @@ def _from_lists(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedCo
     return ConvertedColumn(_without(lists_of_type, bad), bad)
 
 
+def _from_structs(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
+    """Structs by their fields, found by name; one that a file lacks is null."""
+    if pa.types.is_null(values.type):
+        return ConvertedColumn(pa.nulls(len(values), field.type.arrow))
+    given = {values.type.field(i).name: part for i, part in enumerate(struct_parts(values))}
+    missing = pa.nulls(len(values))
+    parts = [convert(given.get(name, missing), Field(name, kind)) for name, kind in field.type.fields]
+    bad = None
+    for part in parts:
+        bad = _or_bad(bad, part.bad)
+    structs = struct_of(field.type.arrow, [_one_array(part.values) for part in parts], values)
+    return ConvertedColumn(structs if bad is None else _without(structs, bad), bad)
+
+
 def _dates(values: pa.ChunkedArray | pa.Array, field: Field) -> ConvertedColumn:
     """Dates, times at midnight, and texts of them; a number is none."""
     if pa.types.is_integer(values.type):
@@ -141,6 +160,8 @@ def _fault(value: object, field: Field) -> str:
         return f"is out of range for {field.type.value}"
     if field.type is Type.DATE:
         return "is not a date of the years 1 to 9999 (DATE: text such as '2024-05-01')"
+    if field.type in SPANS:
+        return f"is not {SPANS[field.type]}"
     if field.type.is_decimal:
         return f"is not a number that {field.type.value} has all digits of"
     if field.type is Type.DATETIME or is_tick(field):
@@ -185,10 +206,8 @@ def _possible(arrow: pa.DataType) -> str:
 
 def _convertible(arrow: pa.DataType, field: Field) -> bool:
     types = pa.types
-    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        return field.type.is_array and _convertible(arrow.value_type, Field(field.name, field.type.element))
-    if field.type.is_array:
-        return bool(types.is_null(arrow))
+    if types.is_nested(arrow) or field.type.is_nested:
+        return bool(types.is_null(arrow)) or _convertible_parts(arrow, field)
     number = types.is_integer(arrow) or types.is_floating(arrow) or types.is_decimal(arrow)
     if types.is_null(arrow):
         return True
@@ -199,11 +218,24 @@ def _convertible(arrow: pa.DataType, field: Field) -> bool:
     time = types.is_timestamp(arrow) or types.is_date(arrow) or _is_text(arrow)
     if field.type is Type.DATE:
         return bool(time)
+    if field.type in SPANS:
+        return can_be_span(arrow, field.type)
     if field.type.is_decimal:
         return bool(number or _is_text(arrow))
     if field.type is Type.DATETIME:
         return bool(time or types.is_integer(arrow))
     return bool(number or (is_tick(field) and time))
+
+
+def _convertible_parts(arrow: pa.DataType, field: Field) -> bool:
+    """Whether lists can be lists, and structs structs."""
+    types, kind = pa.types, field.type
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return kind.is_array and _convertible(arrow.value_type, Field(field.name, kind.element))
+    if not types.is_struct(arrow) or not kind.is_struct:
+        return False
+    given = {arrow.field(i).name: arrow.field(i).type for i in range(arrow.num_fields)}
+    return all(name not in given or _convertible(given[name], Field(name, part)) for name, part in kind.fields)
 
 
 def _is_text(arrow: pa.DataType) -> bool:

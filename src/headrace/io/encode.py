@@ -22,12 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.columnar import Lists
+from headrace.columnar import Lists, struct_parts
 from headrace.errors import BadRow, SchemaError
 from headrace.expr.arrow.decimals import to_texts
 from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
+from headrace.io.spans import span_texts
 from headrace.schema import Field, Schema, Type
 from headrace.time import INFINITY
 
@@ -127,8 +128,14 @@ def _json(values: pa.Array) -> pa.Array:
         lists = Lists.of(values)
         inside = pc.binary_join(lists.with_elements(_json(lists.elements)), ", ")
         return _or_null(pc.binary_join_element_wise("[", inside, "]", ""))
+    if pa.types.is_struct(values.type):
+        names = [values.type.field(place).name for place in range(values.type.num_fields)]
+        inside = json_objects(pa.RecordBatch.from_arrays(struct_parts(values), names))
+        return pc.if_else(pc.is_null(values), "null", inside)
     if pa.types.is_timestamp(values.type):
         return _or_null(pc.binary_join_element_wise('"', iso_texts(values), '"', ""))
+    if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+        return _text(span_texts(values))
     if pa.types.is_floating(values.type):
         return _float(values)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
@@ -168,7 +175,9 @@ def csv_lines(batch: pa.RecordBatch, delimiter: str) -> pa.Array:
 def _csv_fields(values: pa.Array, name: str, delimiter: str) -> pa.Array:
     if pa.types.is_nested(values.type):
         raise SchemaError(
-            f"column {name!r} is a list, and CSV has none", given=str(values.type), allowed="a format with lists: json"
+            f"column {name!r} is a list or a struct, and CSV has none",
+            given=str(values.type),
+            allowed="a format with lists: json",
         )
     texts = plain_texts(values)
     if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type):
@@ -186,6 +195,8 @@ def plain_texts(values: pa.Array) -> pa.Array:
         values = values.cast(values.type.value_type)
     if pa.types.is_decimal(values.type):
         return to_texts(values)
+    if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+        return span_texts(values)
     return iso_texts(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 

@@ -304,7 +304,9 @@ def member_type(field: Field) -> pa.DataType:
     """The Arrow type to read a member with; times are texts."""
     if field.type.is_array:
         return pa.list_(member_type(_element(field)))
-    if field.type in (Type.DATETIME, Type.DATE):
+    if field.type.is_struct:
+        return pa.struct([(name, member_type(Field(name, kind))) for name, kind in field.type.fields])
+    if field.type in (Type.DATETIME, Type.DATE, Type.TIME, Type.INTERVAL):
         return pa.string()
     return pa.float64() if field.type is Type.FLOAT else field.type.arrow
 
@@ -324,13 +326,15 @@ def member_value(value: Any, field: Field) -> Any:
 def _fitting(value: Any, field: Field) -> Any:
     if field.type.is_array:
         return _fitting_list(value, _element(field))
+    if field.type.is_struct:
+        return _fitting_struct(value, field)
     if field.type is Type.BOOLEAN or isinstance(value, bool):
         return value if field.type is Type.BOOLEAN and isinstance(value, bool) else None
-    if field.type is Type.DATE:
+    if field.type is Type.DATE or field.type is Type.TIME:
         return _text(value)
     if field.type.is_decimal:
         return _decimal(value, field)
-    if _is_time(field):
+    if _is_time(field) or field.type is Type.INTERVAL:
         return str(value) if isinstance(value, int) else _text(value)
     if field.type.is_text:
         return _text(value)
@@ -354,6 +358,15 @@ def _fitting_list(value: Any, element: Field) -> list[Any] | None:
         return None
     values = [None if item is None else _fitting(item, element) for item in value]
     return None if any(a is None and b is not None for a, b in zip(values, value, strict=True)) else values
+
+
+def _fitting_struct(value: Any, field: Field) -> dict[str, Any] | None:
+    """The members that the struct has; those that are missing are null."""
+    if not isinstance(value, dict):
+        return None
+    given = {name: (value.get(name), Field(name, kind)) for name, kind in field.type.fields}
+    found = {name: None if one is None else _fitting(one, part) for name, (one, part) in given.items()}
+    return None if any(found[name] is None and given[name][0] is not None for name in found) else found
 
 
 def _text(value: object) -> str | None:

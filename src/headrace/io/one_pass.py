@@ -161,7 +161,8 @@ class JsonPass(_OnePass):
 
 def _is_odd(field: Field) -> bool:
     """Whether the machine does not know the values of a field."""
-    return field.type.is_nested or field.type.is_decimal or field.type is Type.DATE or is_tick(field)
+    known = field.type not in (Type.DATE, Type.TIME, Type.INTERVAL) and not field.type.is_nested
+    return not known or field.type.is_decimal or is_tick(field)
 
 
 def _json_kind(field: Field) -> int:

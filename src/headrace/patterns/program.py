@@ -46,6 +46,7 @@ _EPOCH = date(1970, 1, 1)
 #: What may be said of DECIMAL and DATE of several tuples, and is the same of their digits and days.
 _ALIKE = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "isin", "is_null", "is_not_null"))
 _ARITHMETIC = {"add": (ADD_I, ADD_F), "subtract": (SUB_I, SUB_F), "multiply": (MUL_I, MUL_F), "modulo": (MOD_I, MOD_F)}
+_SPANS = (Type.TIME, Type.INTERVAL)
 _EXTREMES = {"greatest": (GREATEST_I, GREATEST_F), "least": (LEAST_I, LEAST_F), "coalesce": (COALESCE, COALESCE)}
 #: The operations after the arguments of these functions, for all types.
 _PLAIN = {
@@ -249,6 +250,8 @@ class _Compiler:
     def digits(self, bound: Bound) -> list[int]:
         """A DECIMAL as its digits, and a DATE as its days: whole numbers, which are equal and less where these are."""
         node, kind = bound.node, bound.type
+        if kind in _SPANS:
+            raise self.refused(bound, f"with a {kind.value} of several tuples; a DATETIME or LONG it can")
         if kind.is_decimal and kind.precision > _MOST_DIGITS:
             raise self.refused(bound, f"with {kind.value}, more than {_MOST_DIGITS} digits, of several tuples")
         if isinstance(node, Literal):
@@ -441,7 +444,7 @@ def _may_be_without(expr: Expr) -> bool:
 
 
 def _has_digits(kind: Type) -> bool:
-    return kind.is_decimal or kind is Type.DATE
+    return kind.is_decimal or kind is Type.DATE or kind in _SPANS
 
 
 def _digits(expr: Expr, kind: Type) -> Expr:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, col, split_aggregates
-from headrace.expr.aggregates import AGGREGATES
+from headrace.expr.aggregates import AGGREGATES, computed
 from headrace.expr.ordered_calls import OrderedCall
 from headrace.modules import Module, ModuleCall
 from headrace.plan.base import OneInput, Properties, Reach, refuse_reserved, renamed
@@ -71,7 +71,7 @@ class Aggregate(PerWindow):
     @cached_property
     def split(self) -> tuple[dict[str, AggregateCall], dict[str, Expr]]:
         """The aggregate calls by internal column, and the outputs as expressions over those columns."""
-        return split_aggregates(dict(self.outputs))
+        return split_aggregates({name: computed(expr, self.input.schema) for name, expr in self.outputs})
 
     @property
     def reach(self) -> Reach:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -56,6 +56,7 @@ _TIMES = (
     datetime(1900, 1, 1, tzinfo=UTC),
     datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
 )
+_span = lambda ticks: None if ticks is None else timedelta(microseconds=ticks)  # noqa: E731
 _DATES = [time and time.date() for time in _TIMES]
 #: By type: the plain values, and odd but legal ones.
 _VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
@@ -70,6 +71,8 @@ _VALUES: dict[Type, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     Type.STRING: (_KEYS, _ODD_TEXT),
     Type.DATETIME: (_TIMES[:4], _TIMES[4:]),
     Type.DATE: (tuple(_DATES[:4]), tuple(_DATES[4:])),
+    Type.TIME: (tuple(time and time.time() for time in _TIMES[:4]), (_TIMES[-1].time(),)),
+    Type.INTERVAL: (tuple(map(_span, (0, 1, 60_000_000, None))), tuple(map(_span, (-1, 3_000_000_000_000_001)))),
 }
 _DURATIONS = (1, 1, 2, 3, 5, 8, 13, 40, None)  # points, short, long, endless
 _KINDS = 12
@@ -88,9 +91,17 @@ def payloads(*, odd: bool = True) -> st.SearchStrategy[Event]:
 
 def values(type: Type, *, odd: bool = True) -> st.SearchStrategy[Any]:
     """Values of a column: few distinct ones, null among them; `odd` adds extremes, NaN and text beyond ASCII."""
+    if type.element.is_nested:
+        inner = values(type.element, odd=odd) if type.is_array else structs(type, odd=odd)
+        return st.none() | (st.lists(inner, max_size=3) if type.is_array else inner)
     plain, strange = _decimals(type.element) if type.element.is_decimal else _VALUES[type.element]
     element = st.sampled_from((*plain, *strange) if odd else plain)
     return st.none() | st.lists(element, max_size=3) if type.is_array else element
+
+
+def structs(type: Type, *, odd: bool) -> st.SearchStrategy[Any]:
+    """Structs of values of their fields."""
+    return st.fixed_dictionaries({name: values(kind, odd=odd) for name, kind in type.fields})
 
 
 def _decimals(kind: Type) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -209,7 +209,7 @@ def test_names_are_only_names(name: str):
     assert stream.window(hr.tumbling(10)).aggregate(a=call).cht().to_pylist()[0]["a"] == 8.0
 
 
-@pytest.mark.parametrize("name", [*NASTY, "mark", "row", "oldest", "group", "inwindow", "oldest_x", "room"])
+@pytest.mark.parametrize("name", [*NASTY, "mark", "rows", "oldest", "group", "inwindow", "oldest_x", "room"])
 def test_names_are_only_names_in_windows(name: str):
     quoted = '"' + name + '"'
     text = f"""

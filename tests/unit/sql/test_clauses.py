@@ -128,10 +128,10 @@ def test_named_windows():
 @pytest.mark.parametrize(
     ("interval", "duration"),
     [
-        ("INTERVAL '10' SECOND", "10 SECOND"),
-        ("interval '10 seconds'", "10 seconds"),
-        ("INTERVAL '1 h 30 min'", "1 h 30 min"),
-        ("INTERVAL '1.5' DAYS", "1.5 DAYS"),
+        ("INTERVAL '10' SECOND", "INTERVAL '10 SECOND'"),
+        ("interval '10 seconds'", "INTERVAL '10 seconds'"),
+        ("INTERVAL '1 h 30 min'", "INTERVAL '1 h 30 min'"),
+        ("INTERVAL '1.5' DAYS", "INTERVAL '1.5 DAYS'"),
     ],
 )
 def test_intervals(interval: str, duration: str):

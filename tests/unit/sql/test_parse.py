@@ -355,7 +355,6 @@ def test_every_part_knows_where_it_stands():
         ("SELECT 10abc FROM s", "10abc", "neither a number nor a name"),
         ("SELECT ${a} FROM s", "$", "a sign that means nothing here"),
         ("SELECT `` FROM s", "``", "this name is empty"),
-        ("SELECT a.b.c FROM s", "a.b.c", "stream.column"),
         ("SELECT a FROM s [SIZE 1.5]", "1.5", "this is not a whole number"),
         ("SELECT a FROM s [HOPPING 5 s]", "HOPPING 5 s", "a hopping window needs its hop"),
         ("SELECT a FROM s [SIZE 1 EVERY 1 EVERY 2]", "EVERY 2", "said already"),

@@ -20,6 +20,7 @@ from psycopg import sql
 from headrace.adapters.postgres.connection import Connection
 from headrace.columnar import Lists
 from headrace.io.encode import iso_texts
+from headrace.io.spans import span_texts
 from headrace.time import INFINITY, NEG_INFINITY
 
 __all__ = ["copy_in", "copy_out", "time_texts"]
@@ -51,6 +52,8 @@ def _plain(values: pa.Array) -> pa.Array:
         values = values.cast(values.type.value_type)
     if pa.types.is_timestamp(values.type):
         return iso_texts(values)
+    if pa.types.is_duration(values.type):
+        return span_texts(values)
     return _array_texts(values) if pa.types.is_list(values.type) else values
 
 

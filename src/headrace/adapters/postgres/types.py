@@ -28,7 +28,7 @@ _TEXTS = ("text", "varchar", "bpchar", "name", "citext", "uuid", "json", "jsonb"
 _READ = {
     "int2": Type.SHORT, "int4": Type.INT, "int8": Type.LONG, "oid": Type.LONG, "float4": Type.FLOAT,
     "float8": Type.DOUBLE, "bool": Type.BOOLEAN, "timestamptz": Type.DATETIME, "timestamp": Type.DATETIME,
-    "date": Type.DATE, **dict.fromkeys(_TEXTS, Type.STRING),
+    "date": Type.DATE, "time": Type.TIME, **dict.fromkeys(_TEXTS, Type.STRING),
 }  # fmt: skip
 _WHOLE = (Type.BYTE, Type.SHORT, Type.INT, Type.LONG)
 _FLOATS = (Type.FLOAT, Type.DOUBLE)
@@ -41,7 +41,7 @@ _DECLARED = {
 CREATED = {
     Type.BYTE: "smallint", Type.SHORT: "smallint", Type.INT: "integer", Type.LONG: "bigint", Type.FLOAT: "real",
     Type.DOUBLE: "double precision", Type.BOOLEAN: "boolean", Type.CHAR: "text", Type.STRING: "text",
-    Type.DATETIME: "timestamptz", Type.DATE: "date",
+    Type.DATETIME: "timestamptz", Type.DATE: "date", Type.TIME: "time", Type.INTERVAL: "interval",
 }  # fmt: skip
 CREATED |= {kind.array: f"{name}[]" for kind, name in list(CREATED.items())}
 _NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
@@ -49,7 +49,7 @@ _WRITABLE = {
     Type.BYTE: _NUMBERS, Type.SHORT: _NUMBERS, Type.INT: ("int4", "int8", "numeric", "float8"),
     Type.LONG: ("int8", "numeric"), Type.FLOAT: ("float4", "float8", "numeric"), Type.DOUBLE: ("float8", "numeric"),
     Type.BOOLEAN: ("bool",), Type.CHAR: _TEXTS, Type.STRING: (*_TEXTS, "xml", "inet", "cidr"),
-    Type.DATETIME: (*TIMES, "int8"), Type.DATE: ("date", *TIMES),
+    Type.DATETIME: (*TIMES, "int8"), Type.DATE: ("date", *TIMES), Type.TIME: ("time",), Type.INTERVAL: ("interval",),
 }  # fmt: skip
 _WRITABLE |= {kind.array: tuple(f"_{name}" for name in names) for kind, names in list(_WRITABLE.items())}
 
@@ -58,7 +58,7 @@ def writable(kind: Type, column: ColumnInfo) -> bool:
     """Whether values of a type may go to a column of a table."""
     if kind.element.is_decimal:
         return column.type == ("_numeric" if kind.is_array else "numeric")
-    return column.type in _WRITABLE[kind] or (column.is_enum and kind.is_text)
+    return column.type in _WRITABLE.get(kind, ()) or (column.is_enum and kind.is_text)
 
 
 def created(kind: Type) -> str:

@@ -11,8 +11,9 @@ from headrace.expr.arrow.dates import DATES
 from headrace.expr.arrow.json import JSON
 from headrace.expr.arrow.logic import LOGIC, case
 from headrace.expr.arrow.numbers import NUMBERS
+from headrace.expr.arrow.structs import STRUCTS
 from headrace.expr.arrow.texts import TEXTS
 
 __all__ = ["KERNELS", "case", "cast"]
 
-KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES | JSON | ARRAYS
+KERNELS = LOGIC | NUMBERS | BITS | TEXTS | DATES | JSON | ARRAYS | STRUCTS

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.expr.arrow.columns import Datum, from_numpy, null_where, to_numpy, valid
-from headrace.expr.arrow.dates import FIRST_DAY, LAST_TICK
+from headrace.expr.arrow.dates import DAY, FIRST_DAY, LAST_TICK
 from headrace.expr.arrow.decimals import fitted, from_floats, from_texts, to_floats, to_texts
 from headrace.expr.literals import DATETIME_PARTS, TRUTHS, text_pattern
 from headrace.expr.signatures import widens
@@ -21,6 +21,7 @@ from headrace.schema import Type
 __all__ = ["cast"]
 
 _MINUTE = 60_000_000
+_SPANS = (Type.TIME, Type.INTERVAL)
 
 
 def cast(datum: Datum, source: Type, target: Type) -> Datum:
@@ -29,8 +30,8 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
         return _from_text(datum, target)
     if target.is_text:
         return _to_text(datum, source)
-    if target is Type.DATE:
-        return pc.cast(datum, pa.date32())
+    if source in _SPANS or target in (*_SPANS, Type.DATE):
+        return _span_cast(datum, target)
     if target.is_decimal:
         return _to_decimal(datum, source, target.arrow)
     if source.is_decimal and target != Type.BOOLEAN:
@@ -44,6 +45,14 @@ def cast(datum: Datum, source: Type, target: Type) -> Datum:
     if target.is_floating:
         return _to_floating(datum, target)
     return _to_integer(datum, source, target)
+
+
+def _span_cast(datum: Datum, target: Type) -> Datum:
+    """A DATETIME as a DATE, or between ticks and TIME or INTERVAL; a day has no ticks beyond its end."""
+    if target is not Type.TIME:
+        return pc.cast(datum, target.arrow)
+    outside = pc.or_(pc.less(datum, 0), pc.greater_equal(datum, DAY))
+    return null_where(outside, datum).cast(target.arrow)
 
 
 def _to_decimal(datum: Datum, source: Type, kind: pa.DataType) -> Datum:

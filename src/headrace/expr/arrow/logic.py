@@ -11,7 +11,8 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expr.arrow.columns import Datum, Kernel
+from headrace.columnar import factorize
+from headrace.expr.arrow.columns import Datum, Kernel, from_numpy, repeated, valid
 
 __all__ = ["LOGIC", "case"]
 
@@ -21,10 +22,20 @@ def _has_nan(datum: Datum) -> bool:
 
 
 def eq(a: Datum, b: Datum) -> Datum:
+    if pa.types.is_nested(a.type):
+        return _same(a, b)
     plain = pc.equal(a, b)
     if _has_nan(a) and _has_nan(b):
         return pc.or_kleene(plain, pc.and_kleene(pc.is_nan(a), pc.is_nan(b)))
     return plain
+
+
+def _same(a: Datum, b: Datum) -> Datum:
+    """Whether structs have the same fields, NULL among them: in no engine is a comparison inside of one unknown."""
+    rows = next(len(datum) for datum in (a, b) if not isinstance(datum, pa.Scalar))
+    one, other = (repeated(datum, rows) if isinstance(datum, pa.Scalar) else datum for datum in (a, b))
+    codes, _ = factorize(pa.table({"": pa.concat_arrays([one, other])}))
+    return from_numpy(codes[:rows] == codes[rows:], valid(one, other), pa.bool_())
 
 
 def lt(a: Datum, b: Datum) -> Datum:
@@ -53,7 +64,11 @@ def ge(a: Datum, b: Datum) -> Datum:
 def isin(value: Datum, *members: Datum) -> Datum:
     if not members:
         return pa.repeat(pa.scalar(False), len(value))
-    if any(isinstance(member, pa.Array) for member in members) or pa.types.is_floating(value.type):
+    if (
+        any(isinstance(member, pa.Array) for member in members)
+        or pa.types.is_floating(value.type)
+        or (pa.types.is_nested(value.type))
+    ):
         return reduce(pc.or_kleene, (eq(value, member) for member in members))
     known = pa.array([m.as_py() for m in members if m.is_valid], type=value.type)
     found = pc.is_in(value, value_set=known)

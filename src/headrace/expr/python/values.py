@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -28,6 +28,8 @@ _PYTHON: dict[Type, type] = {
     Type.BOOLEAN: bool,
     Type.DATETIME: datetime,
     Type.DATE: date,
+    Type.TIME: time,
+    Type.INTERVAL: timedelta,
 }
 _REFUSED = (pa.ArrowException, OverflowError, ValueError, TypeError)
 
@@ -43,7 +45,7 @@ def at_once(values: Sequence[Any], kind: Type) -> pa.Array | None:
         if not set(map(type, values)) <= {list, _NOTHING}:
             return None
         flat = [item for value in values if value for item in value]
-    if not set(map(type, flat)) <= {_python(kind.element), _NOTHING}:
+    if kind.element.is_nested or not set(map(type, flat)) <= {_python(kind.element), _NOTHING}:
         return None
     if kind.element is Type.CHAR and any(len(item) > 1 for item in flat if item):
         return None
@@ -62,6 +64,8 @@ def fitting(value: Any, kind: Type) -> Any:
             return MISFIT
         items = [fitting(item, kind.element) for item in value]
         return MISFIT if any(item is MISFIT for item in items) else items
+    if kind.is_struct:
+        return _fitting_struct(value, kind)
     if isinstance(value, np.generic):
         value = value.item()
     wanted = _python(kind)
@@ -76,6 +80,14 @@ def fitting(value: Any, kind: Type) -> Any:
     except _REFUSED:
         return MISFIT
     return value
+
+
+def _fitting_struct(value: Any, kind: Type) -> Any:
+    fields = dict(kind.fields)
+    if not isinstance(value, dict) or not value.keys() <= fields.keys():
+        return MISFIT
+    parts = {name: fitting(value.get(name), part) for name, part in fields.items()}
+    return MISFIT if any(part is MISFIT for part in parts.values()) else parts
 
 
 def _as_float(value: int) -> Any:

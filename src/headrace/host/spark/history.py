@@ -25,6 +25,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from headrace.border import LIFETIME, TimeColumns, refuse_taken
 from headrace.history.dialect import Dialect, SparkDialect
 from headrace.history.inputs import FILE, ROW, Late
+from headrace.history.passed import for_spark, passed_rows, passing
 from headrace.history.recurse import run_statement
 from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScript
 from headrace.history.stored import file_rows, range_rows, stored_ranges, stored_rows
@@ -111,11 +112,12 @@ class SparkHistory:
         for name, source in script.sources.items():
             self._rows(source, dialect).createOrReplaceTempView(name)
         for name, table in script.tables.items():
-            self.session.createDataFrame(table).createOrReplaceTempView(name)
+            self.session.createDataFrame(passed_rows(table, for_spark)).createOrReplaceTempView(name)
         return script
 
     def _register(self, function: HistoryFunction, dialect: Dialect) -> None:
-        udf: Any = arrow_udf(_bare(function.call), dialect.type(function.gives))  # type: ignore[call-overload]
+        call = passing(function.call, function.takes, for_spark)
+        udf: Any = arrow_udf(_bare(call), dialect.type(function.gives))  # type: ignore[call-overload]
         self.session.udf.register(function.name, udf)
 
     def _finds_orphans(self, script: HistoryScript) -> bool:
@@ -133,7 +135,7 @@ class SparkHistory:
         """The stored rows of a source, with their file and number."""
         origin = source.origin
         if isinstance(origin, (Events, FrameRead)):
-            rows = self.session.createDataFrame(stored_rows(source))
+            rows = self.session.createDataFrame(passed_rows(stored_rows(source), for_spark))
         elif isinstance(origin, Files):
             # Workers may have another working directory, so relative paths are resolved here.
             found = [(n, f.modified, _absolute(f.path), f.size) for n, f in enumerate(origin.files())]
@@ -211,7 +213,7 @@ def _range_reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterat
         for batch in batches:
             for number, *part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in range_rows(source, number, ReadRange(*part)):
-                    yield from rows.to_batches()
+                    yield from passed_rows(rows, for_spark).to_batches()
 
     return read
 
@@ -221,6 +223,6 @@ def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         for batch in batches:
             for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in file_rows(source, number, ListedFile(*file)):
-                    yield from rows.to_batches()
+                    yield from passed_rows(rows, for_spark).to_batches()
 
     return read

@@ -20,7 +20,7 @@ def extremes(values: pa.Array, codes: Int64s, size: int) -> tuple[pa.Array, pa.A
     valid = np.asarray(pc.is_valid(values)) if values.null_count else _NO_NULLS
     if pa.types.is_floating(kind):
         return _of_floats(values, valid, codes, size)
-    if pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind):
+    if pa.types.is_signed_integer(kind) or (pa.types.is_temporal(kind) and not pa.types.is_date32(kind)):
         return *_of_integers(values, valid, codes, size), None
     return *_of_others(values, codes, size), None
 

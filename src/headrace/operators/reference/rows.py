@@ -19,9 +19,11 @@ Row = tuple[int, int, Payload]
 
 
 def identity(value: Any) -> Hashable:
-    """Equal for values that are the same data: null is null, NaN is NaN, -0.0 is 0.0, also within lists."""
+    """Equal for values that are the same data: null is null, NaN is NaN, -0.0 is 0.0, also within lists and structs."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return tuple(map(identity, value.values()))
     return tuple(map(identity, value)) if isinstance(value, list) else value
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from headrace.errors import HeadraceError, nearest
@@ -24,7 +23,8 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
 from headrace.sql.bind.scope import CLOCKS, Scope
-from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of
+from headrace.sql.bind.structs import field_of, made_struct
+from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of, typed_value
 from headrace.sql.elsewhere import function_hint
 from headrace.sql.printer import to_sql
 
@@ -144,7 +144,8 @@ class Expressions:
             return bind(self, part)
 
     def _column(self, part: s.Column) -> Expr:
-        return self.scope.value(part)
+        struct = self.scope.struct(part)
+        return self.scope.value(part) if struct is None else field_of(self, self._column(struct), part.name)
 
     def _literal(self, part: s.Number | s.Text | s.Value) -> Expr:
         return lit(part.value)
@@ -158,13 +159,7 @@ class Expressions:
             return lit(_EPOCH + timedelta(microseconds=ticks))
 
     def _typed_text(self, part: s.TypedText) -> Expr:
-        try:
-            return lit(date.fromisoformat(part.text.strip()) if part.kind == "DATE" else Decimal(part.text.strip()))
-        except (ValueError, InvalidOperation):
-            example = "DATE '2024-05-01'" if part.kind == "DATE" else "DECIMAL '1.25'"
-            raise self.context.error(
-                part, f"this is no {part.kind}", given=part.text, allowed=example, instead=example
-            ) from None
+        return lit(typed_value(self.context, part))
 
     def _duration(self, part: s.Duration) -> Expr:
         months, rest = calendar_of(self.context, part)
@@ -175,14 +170,15 @@ class Expressions:
                     allowed="d + INTERVAL '1' MONTH + INTERVAL '2' DAY",
                 )  # fmt: skip
             return engine.Months(months)
-        return lit(duration_of(self.context, part))
+        ticks = duration_of(self.context, part)
+        return engine.IntervalValue(ticks) if part.interval else engine.Duration(ticks)
 
     def _unary(self, part: s.Unary) -> Expr:
         if part.operator == "-" and isinstance(part.value, s.Number):
             return lit(-part.value.value)
         value = self._bind(part.value)
-        if part.operator == "-" and isinstance(value, engine.Months):
-            return engine.Months(-value.value)
+        if part.operator == "-" and isinstance(value, (engine.Duration, engine.IntervalValue, engine.Months)):
+            return replace(value, value=-value.value)
         if part.operator == "+":
             return value
         return engine.Call({"-": "negate", "NOT": "not", "~": "bit_not"}[part.operator], (value,))
@@ -370,6 +366,8 @@ class Expressions:
             return self._conditional(part, name)
         if name in ("hash", "uniform"):
             return self._hashed(part, name)
+        if name in ("row", "struct_pack"):
+            return made_struct(self, part, name)
         if name in EXPANDED:
             return self._expanded(part, EXPANDED[name])
         arguments = tuple(self._bind(argument) for argument in part.arguments)
@@ -488,6 +486,7 @@ class Expressions:
         s.IsDistinct: _is_distinct,
         s.IsJson: _is_json,
         s.Element: _element,
+        s.Field: lambda self, part: field_of(self, self._bind(part.value), part.name),
         s.Like: _like,
         s.Case: _case,
         s.Cast: _cast,

@@ -11,7 +11,8 @@ __all__ = ["AGGREGATE_SYNONYMS", "SQL_AGGREGATES", "SQL_FUNCTIONS", "SYNONYMS"]
 #: Functions that SQL writes as operators, or that only the binder inserts.
 _UNSPOKEN = frozenset(
     ("add", "subtract", "multiply", "divide", "negate", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "isin",
-     "is_null", "is_not_null", "is_json", "like", "rlike", "shift_time", "shift_date", "shift_months", "days_between")
+     "is_null", "is_not_null", "is_json", "like", "rlike", "shift_time", "shift_date", "shift_months", "days_between",
+     "struct", "field")
 )  # fmt: skip
 SYNONYMS = {
     "ceiling": "ceil", "char_length": "length", "len": "length", "substr": "substring", "pow": "power", "log": "ln",
@@ -27,7 +28,7 @@ AGGREGATE_SYNONYMS = {
     "group_concat": "concat", "percentile": "quantile", "approx_count_distinct": "approx_distinct",
 }  # fmt: skip
 #: Functions that expand to others.
-_EXPANDED = ("nullif", "if", "hash", "uniform")
+_EXPANDED = ("nullif", "if", "hash", "uniform", "struct_pack", "row")
 #: The functions and aggregates with a name. `concat` of one row takes precedence over the aggregate.
 SQL_FUNCTIONS = tuple(
     sorted({*(name for name in FUNCTIONS if name not in _UNSPOKEN), *SYNONYMS, *_EXPANDED, *EXPANDED})

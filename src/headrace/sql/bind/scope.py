@@ -105,10 +105,17 @@ class Scope:
         day = name == ARRIVED and column.name.text.lower() == "current_date"
         return col(name).cast(Type.DATE) if day else col(name)
 
+    def struct(self, column: Column) -> Column | None:
+        """The column `s` of `s.a`, if no stream has that name."""
+        if column.stream is None or any(_same(relation.name, column.stream.text) for relation in self.relations):
+            return None
+        whole = Column(column.stream, at=column.at)
+        return whole if self.knows(whole) else None
+
     def knows(self, column: Column) -> bool:
         """Whether there is such a column, and only one."""
         if column.stream is not None and not any(_same(r.name, column.stream.text) for r in self.relations):
-            return False
+            return self.struct(column) is not None
         relations = self._meant(column.stream)
         found = {theirs for _, theirs in _found(column.name.text, relations)}
         return len(found) == 1 or (not found and _time(column.name.text, relations) is not None)

@@ -6,9 +6,14 @@ that is a number, seconds where it is a date (rule 8.2).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import date, time
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from headrace.errors import ExpressionError
 from headrace.expr import col
+from headrace.expr.spans import read_time
 from headrace.plan.arrival import starts_at
 from headrace.plan.nodes import Admit, Node, Source
 from headrace.plan.policies import Interval, Lifetime, Physical, arrives
@@ -24,6 +29,7 @@ __all__ = [
     "duration_of",
     "no_value",
     "ticks_of",
+    "typed_value",
     "unit_of",
     "unit_of_lifetime",
     "unit_of_type",
@@ -109,6 +115,24 @@ def ticks_of(context: Context, part: s.Expression, unit: int = 1) -> int:
     raise context.error(
         part, "this is not a time", given=to_sql(part), allowed="DATETIME '2015-01-01 12:00:00', or a number"
     )
+
+
+_EXAMPLES: Mapping[str, tuple[Callable[[str], date | time | Decimal], str]] = {
+    "DATE": (date.fromisoformat, "DATE '2024-05-01'"),
+    "DECIMAL": (Decimal, "DECIMAL '1.25'"),
+    "TIME": (read_time, "TIME '12:30:00'"),
+}
+
+
+def typed_value(context: Context, part: s.TypedText) -> date | time | Decimal:
+    """The value of `DATE '2024-05-01'`."""
+    read, example = _EXAMPLES[part.kind]
+    try:
+        return read(part.text.strip())
+    except (ValueError, InvalidOperation, ExpressionError):
+        raise context.error(
+            part, f"this is no {part.kind}", given=part.text, allowed=example, instead=example
+        ) from None
 
 
 def constant(context: Context, part: s.Expression) -> Any:

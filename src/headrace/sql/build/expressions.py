@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from headrace.errors import SqlError
@@ -204,7 +205,8 @@ class ExpressionBuilder:
         return s.Name(" ".join(token.text.upper().split()) + "".join(size), at=at)
 
     def nested_type(self, at: Span, name: s.Name, *parts: str) -> s.Name:
-        return s.Name(f"{name.text.upper()}<{', '.join(parts)}>", at=at)
+        family = "STRUCT" if name.text.upper() == "ROW" else name.text.upper()
+        return s.Name(f"{family}<{', '.join(parts)}>", at=at)
 
     def list_type(self, at: Span, element: s.Name) -> s.Name:
         return s.Name(f"ARRAY<{element.text}>", at=at)
@@ -212,8 +214,8 @@ class ExpressionBuilder:
     def type_size(self, _: Span, *numbers: Token) -> str:
         return f"({','.join(str(self.whole(number)) for number in numbers)})"
 
-    def type_part(self, _: Span, type: s.Name) -> str:
-        return type.text
+    def type_part(self, _: Span, type: s.Name | str) -> str:
+        return type if isinstance(type, str) else type.text
 
     def type_field(self, _: Span, name: s.Name, type: s.Name) -> str:
         text = name.text if name.text.isidentifier() else '"' + name.text.replace('"', '""') + '"'
@@ -328,9 +330,26 @@ class ExpressionBuilder:
         return names
 
     def column(self, at: Span, path: tuple[s.Name, ...]) -> s.Column:
-        if len(path) > 2:
-            self.fail("a column has at most a stream in front of it", at, allowed="column or stream.column")
-        return s.Column(path[-1], path[0] if len(path) > 1 else None, at=at)
+        first = s.Column(path[1], path[0], at=at) if len(path) > 1 else s.Column(path[0], at=at)
+        return self.field_of(at, first, path[2:])  # type: ignore[no-any-return]
+
+    # ---- structs
+
+    def field_of(self, at: Span, value: s.Expression, path: tuple[s.Name, ...]) -> Any:
+        """`(s).a`, `t.s.a`; without names, the value itself."""
+        for name in path:
+            value = s.Field(value, name, at=at)
+        return value
+
+    def element_field(self, at: Span, value: s.Expression, place: s.Expression, path: tuple[s.Name, ...]) -> s.Field:
+        return self.field_of(at, s.Element(value, place, at=at), path)  # type: ignore[no-any-return]
+
+    def struct_item(self, at: Span, name: s.Name | Token, value: s.Expression) -> s.Named:
+        key = name if isinstance(name, s.Name) else s.Name(unquoted(name.text), at=(name.start, name.end))
+        return s.Named(key, value, at=at)
+
+    def struct_literal(self, at: Span, *fields: s.Named) -> s.Call:
+        return s.Call((s.Name("struct_pack", at=at),), named=fields, at=at)
 
     # ---- literals
 
@@ -381,7 +400,8 @@ class ExpressionBuilder:
     def typed_text(self, at: Span, token: Token) -> s.TypedText:
         start = token.text.index("'")
         kind = token.text[:start].strip().upper()
-        return s.TypedText("DATE" if kind == "DATE" else "DECIMAL", unquoted(token.text[start:]), at=at)
+        kind = "DECIMAL" if kind == "NUMERIC" else kind
+        return s.TypedText(kind, unquoted(token.text[start:]), at=at)  # type: ignore[arg-type]
 
     def duration(self, at: Span, token: Token) -> s.Duration:
         if token.kind == "INTERVAL":
@@ -390,6 +410,9 @@ class ExpressionBuilder:
         return s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     duration_literal = calendar_duration = duration
+
+    def interval_literal(self, at: Span, token: Token) -> s.Duration:
+        return replace(self._interval(at, token.text), interval=True)
 
     def _interval(self, at: Span, text: str) -> s.Duration:
         """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""

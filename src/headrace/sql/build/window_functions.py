@@ -90,7 +90,7 @@ class _Given:
         value = self.values[name]
         if not isinstance(value, s.Duration):
             self.fail(f"the argument {name} is an interval", value.at)
-        found: s.Duration = value
+        found: s.Duration = replace(value, interval=False)
         return found
 
 

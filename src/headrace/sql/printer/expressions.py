@@ -30,7 +30,8 @@ __all__ = [
 
 #: Types that are more than a name.
 _TYPE = re.compile(
-    r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?|DOUBLE PRECISION|(?:ARRAY|STRUCT)<.*>"
+    r"[A-Za-z]\w*\(\d+(?:,\d+)?\)(?: WITH(?:OUT)?(?: LOCAL)? TIME ZONE)?"
+    r"|DOUBLE PRECISION|INTERVAL [A-Z ]+|(?:ARRAY|STRUCT)<.*>"
 )
 _CALENDAR = frozenset(("month", "quarter", "year"))
 _BARE = re.compile(r"[^\W\d]\w*")
@@ -146,12 +147,17 @@ def written_type(name: s.Name) -> str:
 def _(part: s.Duration) -> str:
     written = " ".join(f"{Decimal(repr(number)):f} {unit}" for number, unit in part.amounts) or "FOREVER"
     months = any(unit.lower().rstrip("s") in _CALENDAR for _, unit in part.amounts)
-    return f"INTERVAL {quoted(written)}" if months and len(part.amounts) > 1 else written
+    return f"INTERVAL {quoted(written)}" if part.interval or (months and len(part.amounts) > 1) else written
 
 
 @writes(s.Column)
 def _(part: s.Column) -> str:
     return written_name(part.name) if part.stream is None else f"{written_name(part.stream)}.{written_name(part.name)}"
+
+
+@writes(s.Field)
+def _(part: s.Field) -> str:
+    return f"({text(part.value)}).{written_name(part.name)}"
 
 
 @writes(s.Star)

@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.sql.syntax.parts import Part
 
 __all__ = [
-    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression",
+    "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "Field",
     "FrameBound", "In", "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "NamedWindow", "Number", "OrderKey",
     "Over", "Star", "Text", "TypedText", "Unary", "Value",
 ]  # fmt: skip
@@ -57,17 +57,21 @@ class DateTime(Expression):
 
 @dataclass(frozen=True)
 class TypedText(Expression):
-    """`DATE '2024-05-01'`, `DECIMAL '1.25'`."""
+    """`DATE '2024-05-01'`, `DECIMAL '1.25'`, `TIME '12:30:00'`."""
 
-    kind: Literal["DATE", "DECIMAL"]
+    kind: Literal["DATE", "DECIMAL", "TIME"]
     text: str
 
 
 @dataclass(frozen=True)
 class Duration(Expression):
-    """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts."""
+    """`10 s`, `1 h 30 min`: amounts and units as they were written; `FOREVER` and `UNBOUNDED` have no parts.
+
+    `interval`: a value that was written `INTERVAL '10' SECOND`, which is an INTERVAL and not a number of ticks.
+    """
 
     amounts: tuple[tuple[int | float, str], ...]
+    interval: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,14 @@ class Element(Expression):
 
     value: Expression
     place: Expression
+
+
+@dataclass(frozen=True)
+class Field(Expression):
+    """`(s).a`, `t.s.a`: a field of a struct. `s.a` is a `Column`, until it is known that `s` is a column."""
+
+    value: Expression
+    name: Name
 
 
 @dataclass(frozen=True)

@@ -342,11 +342,8 @@ class Unbinder:
             return _column(expr.column) if self.columns is None else self.columns[expr.column]
         if isinstance(expr, engine.Alias):
             return self.expression(expr.child)
-        if isinstance(expr, engine.Duration):
-            return _length(expr.value)
-        if isinstance(expr, engine.Months):
-            months = s.Duration(((abs(expr.value), "month"),))
-            return s.Unary("-", months) if expr.value < 0 else months
+        if isinstance(expr, (engine.Duration, engine.IntervalValue, engine.Months)):
+            return _length(expr)
         if isinstance(expr, engine.Literal):
             return literal(expr.value)
         if isinstance(expr, engine.Cast):
@@ -444,11 +441,14 @@ def _span(ticks: int) -> s.Duration:
 
 
 def _duration(ticks: int | None) -> s.Duration | s.Unary | None:
-    return None if ticks is None else _length(ticks)
+    return None if ticks is None else _length(engine.Duration(ticks))
 
 
-def _length(ticks: int) -> s.Duration | s.Unary:
-    return s.Unary("-", _span(-ticks)) if ticks < 0 else _span(ticks)
+def _length(length: engine.Duration | engine.IntervalValue | engine.Months) -> s.Duration | s.Unary:
+    months, interval = isinstance(length, engine.Months), isinstance(length, engine.IntervalValue)
+    size = _span(abs(length.value))
+    part = s.Duration(((abs(length.value), "month"),)) if months else replace(size, interval=interval)
+    return s.Unary("-", part) if length.value < 0 else part
 
 
 def _instant(ticks: int, unit: int) -> s.Expression:

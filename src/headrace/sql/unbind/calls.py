@@ -1,15 +1,16 @@
-"""Calls of functions in the words of the dialect; see `unbind` for the rest."""
+"""Literals and calls of functions in the words of the dialect; see `unbind` for the rest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from headrace.expr import Expr
 from headrace.expr.in_order import SortedValues
+from headrace.expr.signatures import struct_names
 from headrace.sql import syntax as s
 from headrace.sql.unbind.patterns import NotInSql
 
@@ -35,8 +36,8 @@ def called(function: str, arguments: list[s.Expression]) -> s.Expression:
         return s.In(arguments[0], tuple(arguments[1:]))
     if function in ("is_null", "is_not_null"):
         return s.IsNull(arguments[0], negated=function == "is_not_null")
-    if function == "element_at":
-        return s.Element(*arguments)
+    if function in ("struct", "field", "element_at"):
+        return _nested(function, arguments)
     if function == "is_json":
         return s.IsJson(arguments[0], arguments[1].value)  # type: ignore[attr-defined]
     if function in ("like", "rlike"):
@@ -55,8 +56,20 @@ def in_an_order(expr: SortedValues, spoken: Callable[[Expr], s.Expression]) -> s
     return s.Call((name,), (spoken(expr.argument), *texts), distinct=expr.distinct, filter=where, order=order)
 
 
+def _nested(function: str, arguments: list[s.Expression]) -> s.Expression:
+    """An element of a list, a struct, or a field of one; names are the last argument."""
+    if function == "element_at":
+        return s.Element(*arguments)
+    names = arguments[-1]
+    assert isinstance(names, s.Text)
+    if function == "field":
+        return s.Field(arguments[0], s.Name(names.value))
+    fields = zip(struct_names(names.value), arguments[:-1], strict=True)
+    return s.Call((s.Name("struct_pack"),), named=tuple(s.Named(s.Name(name), value) for name, value in fields))
+
+
 def literal(value: Any) -> s.Expression:
-    """A plain value."""
+    """A value that is the same in every row."""
     if value is None or isinstance(value, bool):
         return s.Value(value)
     if isinstance(value, str):
@@ -65,8 +78,10 @@ def literal(value: Any) -> s.Expression:
         return s.Text(value)
     if isinstance(value, datetime):
         return s.DateTime(value.replace(tzinfo=None).isoformat())
-    if isinstance(value, (date, Decimal)):
-        return s.TypedText("DATE", str(value)) if isinstance(value, date) else s.TypedText("DECIMAL", f"{value:f}")
+    if isinstance(value, (date, time)):
+        return s.TypedText("DATE" if isinstance(value, date) else "TIME", str(value))
+    if isinstance(value, Decimal):
+        return s.TypedText("DECIMAL", f"{value:f}")
     if isinstance(value, float) and not math.isfinite(value):
         return _not_finite(value)
     negative = value < 0 or (isinstance(value, float) and math.copysign(1.0, value) < 0)

@@ -28,6 +28,8 @@ _ODD: dict[Type, list[Any]] = {
     Type.BOOLEAN: [True, False, None],
     Type.DATETIME: [0, 1_714_521_600_000_001, None, -1],
     Type.DATE: [0, 19_844, None, -1],
+    Type.TIME: [0, 86_399_999_999, None, 1],
+    Type.INTERVAL: [0, 86_400_000_001, None, -1],
 }
 _NARROW = {Type.BYTE: 100, Type.SHORT: 10_000, Type.DATE: 20_000}
 
@@ -47,6 +49,8 @@ def sample_rows(schema: Schema, start: int, count: int, sample: pa.Table | None 
 def _value(kind: Type, number: int) -> Any:
     if kind.is_array:
         return None if number % 7 == 3 else [_value(kind.element, number + i) for i in range(number % 3)]
+    if kind.is_struct:
+        return None if number % 7 == 3 else {name: _value(part, number) for name, part in kind.fields}
     if kind.is_decimal:
         return None if number % 7 == 3 else Decimal(number % 10**kind.precision).scaleb(-kind.scale)
     odd = _ODD[kind]

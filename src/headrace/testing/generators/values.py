@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -99,7 +99,17 @@ def _held(values: Sequence[Any], kind: Type) -> list[Any]:
     return [value.astimezone(UTC) if isinstance(value, datetime) else value for value in found]
 
 
+def _parts(kind: Type, scalars: Callable[[Type], list[Any]]) -> list[Any]:
+    """Lists and structs of such values of their parts."""
+    if kind.is_array:
+        return [[], *([value] for value in scalars(kind.element))]
+    some = {name: scalars(part) for name, part in kind.fields}
+    return [{name: values[k % len(values)] for name, values in some.items()} for k in range(_MANY)]
+
+
 def _plain(kind: Type) -> list[Any]:
+    if kind.is_nested:
+        return _parts(kind, _plain)
     if kind.is_integer:
         return list(_WHOLE)
     if kind.is_floating:
@@ -112,10 +122,16 @@ def _plain(kind: Type) -> list[Any]:
         return [Decimal(value).scaleb(-kind.scale) for value in _WHOLE] if kind.precision > 2 else [Decimal(0)]
     if kind is Type.DATE:
         return [_DAY.date() + timedelta(days=days) for days in range(_MANY)]
+    if kind is Type.TIME:
+        return [time(hour, 30 * (hour % 2)) for hour in range(24)]
+    if kind is Type.INTERVAL:
+        return [timedelta(seconds=seconds) for seconds in _WHOLE]
     return [_DAY + timedelta(hours=hours) for hours in range(_MANY)]
 
 
 def _extreme(kind: Type) -> list[Any]:
+    if kind.is_nested:
+        return _parts(kind, _extreme)
     if kind.is_integer:
         most = 2 ** (kind.arrow.bit_width - 1) - 1
         return [most, -most - 1, most - 1, -most, *([2**53 + 1, -(2**53) - 1] if kind is Type.LONG else [])]
@@ -128,6 +144,10 @@ def _extreme(kind: Type) -> list[Any]:
         return [Decimal(value).scaleb(-kind.scale) for value in (most, -most, most - 1, 0)]
     if kind is Type.DATE:
         return [one.date() for one in _ODD_DATES]
+    if kind is Type.TIME:
+        return [time(), time(23, 59, 59, 999_999), time(0, 0, 0, 1)]
+    if kind is Type.INTERVAL:
+        return [timedelta(microseconds=1), timedelta(days=-400), timedelta(days=30_000, microseconds=1), timedelta()]
     return _plain(kind) if kind is Type.BOOLEAN else list(_ODD_DATES)
 
 

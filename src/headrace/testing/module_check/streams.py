@@ -128,6 +128,8 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
     """Values of a type; `odd` adds NaN, infinities and extremes, `nulls` adds null."""
     if kind.is_array:
         drawn: st.SearchStrategy[Any] = st.lists(values(kind.element, odd=odd, nulls=nulls), max_size=3)
+    elif kind.is_struct:
+        drawn = st.fixed_dictionaries({name: values(part, odd=odd, nulls=nulls) for name, part in kind.fields})
     elif kind.is_integer:
         most = 2 ** (kind.arrow.bit_width - 1) - 1
         drawn = st.integers(-20, 20) | (st.sampled_from((most, -most - 1)) if odd else st.nothing())
@@ -140,6 +142,8 @@ def values(kind: Type, *, odd: bool = False, nulls: bool = False) -> st.SearchSt
         drawn = st.booleans()
     elif kind.is_decimal:
         drawn = st.integers(0, 9).map(lambda n: Decimal(n).scaleb(-kind.scale))
+    elif kind is Type.TIME or kind is Type.INTERVAL:
+        drawn = st.integers(0, 20).map(lambda n: n * 3_600_000_000)
     elif kind is Type.DATE:
         drawn = st.integers(0, 20).map(lambda n: _DAY.date() + timedelta(days=n))
     else:
