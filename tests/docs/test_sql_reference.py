@@ -57,7 +57,7 @@ def test_every_example_is_a_query(text: str):
 
 def test_the_tables_are_found():
     assert len(WINDOWS) >= 18
-    assert len(LIFETIMES) == 8
+    assert len(LIFETIMES) == 9
 
 
 @pytest.mark.parametrize(
