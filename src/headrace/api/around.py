@@ -11,6 +11,7 @@ from headrace.api.pattern import match_node
 from headrace.api.ranking import Named, ranked_node, without_stamps
 from headrace.errors import PlanError
 from headrace.expr import AggregateCall, Expr, col, lit, split_aggregates
+from headrace.expr.aggregates import computed
 from headrace.expr.nodes import Case, Column
 from headrace.expr.ordered_calls import OrderedCall
 from headrace.modules import ModuleCall
@@ -96,7 +97,7 @@ def surrounded_node(below: Node, keys: Named, order: Order, outputs: Mapping[str
     places: dict[str, Place | Around] = {}
     answers: dict[str, Expr] = {}
     for output, (expr, frame) in outputs.items():
-        calls, whole = split_aggregates({output: expr})
+        calls, whole = split_aggregates({output: computed(expr, below.schema)})
         found = {name: _placed(call, frame, places) for name, call in calls.items()}
         answers[output] = whole[output].transform(partial(_replaced, found))
     ranked = ranked_node(below, keys, _measured(order.by, below, places), order.descending, places)

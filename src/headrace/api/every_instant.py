@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.api.times import Named, payloads, with_argument_times, with_window_times
 from headrace.expr import AggregateCall, Expr, col, lit
+from headrace.expr.aggregates import computed
 from headrace.expr.nodes import Column
 from headrace.modules import ModuleCall
 from headrace.plan.nodes import Aggregate, Coalesce, Node, Select, SetDuration, Union, Where
@@ -65,7 +66,9 @@ class _UnitedAggregate:
         if shown:
             parts.append(_with_nulls(_since_first(shown), rows.schema, {}))
         keys = tuple((name, col(new)) for (name, _), new in zip(self.given.keys, self.keys, strict=True))
-        outputs = tuple((name, self._over_columns(expr)) for name, expr in self.given.outputs)
+        outputs = tuple(
+            (name, self._over_columns(computed(expr, self.given.input.schema))) for name, expr in self.given.outputs
+        )
         whole = parts[0] if len(parts) == 1 else Union(tuple(parts))
         return Aggregate(whole, keys, self.given.window, outputs, policy=self.given.policy)
 

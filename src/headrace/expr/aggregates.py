@@ -87,8 +87,7 @@ def _of_any(gives: Callable[[Type], Type], *parameters: Callable[[Any], Paramete
 
 
 def _of_numbers(gives: Callable[[Type], Type], *parameters: Callable[[Any], Parameter]) -> Aggregation:
-    takes = "whole numbers, FLOAT and DOUBLE; a DECIMAL is cast to DOUBLE first"
-    return Aggregation(takes, lambda kind: kind.is_integer or kind.is_floating, gives, parameters)
+    return Aggregation("numbers", lambda kind: kind.is_numeric, gives, parameters)
 
 
 def _of_sums(gives: Callable[[Type], Type]) -> Aggregation:
@@ -148,6 +147,10 @@ AGGREGATES: Mapping[str, Aggregation] = {
     "top_frequent": _of_any(_list, _how_many),
     "concat": Aggregation("text", lambda kind: kind.is_text, lambda _: Type.STRING, (_separator,)),
 }
+
+
+#: What is computed of DOUBLE: the answer is one anyway.
+_STATISTICS = ("var", "stddev", "median", "quantile", "geometric_mean")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -342,12 +345,15 @@ def has_aggregates(expr: Expr) -> bool:
 
 
 def computed(expr: Expr, schema: Schema) -> Expr:
-    """An expression whose aggregates of INTERVALs are those of their ticks."""
+    """An expression whose sums of INTERVALs are those of their ticks, and statistics of DECIMALs those of DOUBLEs."""
 
     def lower(part: Expr) -> Expr:
-        if type(part) is not AggregateCall or part.argument is None or part.function not in ("sum", "avg"):
+        if type(part) is not AggregateCall or part.argument is None:
             return part
-        if part.argument.type(schema) is not Type.INTERVAL:
+        kind = part.argument.type(schema)
+        if kind.is_decimal and part.function in _STATISTICS:
+            return AggregateCall(part.function, part.argument.cast(Type.DOUBLE), part.parameters)
+        if kind is not Type.INTERVAL or part.function not in ("sum", "avg"):
             return part
         ticks = AggregateCall(part.function, part.argument.cast(Type.LONG))
         return (ticks if part.function == "sum" else ticks.round().cast(Type.LONG)).cast(Type.INTERVAL)

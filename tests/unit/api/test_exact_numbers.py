@@ -58,5 +58,30 @@ def test_what_decimals_cannot_do():
     for query in (col("price") % 2, col("price") // 2):
         with pytest.raises(ExpressionError, match="FLOAT and DOUBLE"):
             stream().select(x=query)
-    with pytest.raises(ExpressionError, match="cast to DOUBLE first"):
-        stream().window(hr.tumbling(10)).aggregate(x=hr.median("price"))
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT k, {} AS x FROM t GROUP BY k",
+    "SELECT {} AS x FROM t",
+    "SELECT k, {} OVER (PARTITION BY k) AS x FROM t",
+    "SELECT k, {} OVER (ORDER BY v ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM t",
+    "SELECT {} OVER (ORDER BY le ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM p",
+    "SELECT {} AS x FROM p [HOPPING 4 us EVERY 2 us]",
+])  # fmt: skip
+def test_statistics_are_those_of_doubles_and_sums_of_intervals_those_of_ticks(text: str):
+    """Wherever an aggregate may stand: in windows, at every instant, in frames of rows that last and of instants."""
+    minute = timedelta(minutes=1)
+    events = [
+        {"le": at, "re": at + 5, "k": "ab"[at % 2], "v": at, "d": Decimal(at) / 4, "i": at * minute} for at in range(6)
+    ]
+    rows = hr.events(events, "k STRING, v LONG, d DECIMAL(8,2), i INTERVAL")
+    for exact, plain in (("stddev(d)", "stddev(CAST(d AS DOUBLE))"), ("median(d)", "median(CAST(d AS DOUBLE))"),
+                         ("quantile(d, 0.9)", "quantile(CAST(d AS DOUBLE), 0.9)"),
+                         ("sum(i)", "CAST(sum(CAST(i AS LONG)) AS INTERVAL)")):  # fmt: skip
+        if plain.startswith("CAST(sum") and "OVER" in text:
+            continue
+        found, expected = (hr.sql(text.format(one), t=rows, p=rows.point_at_start()) for one in (exact, plain))
+        assert not hr.history_diff(found.cht(), expected.cht())
+        assert not hr.history_diff(found.history(engine="duckdb").cht(), found.cht())
+    total = hr.sql(text.format("sum(i)"), t=rows, p=rows.point_at_start()).cht()["x"].to_pylist()
+    assert any(total)
