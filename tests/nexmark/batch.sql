@@ -126,8 +126,13 @@ FROM daily GROUP BY day, auction;
 SELECT * REPLACE (lead(le, 1, forever()) OVER (PARTITION BY bidder, auction ORDER BY le) AS re) FROM bids;
 
 -- q19
-WITH spans AS (
-    SELECT auction, le, lead(le, 1, forever()) OVER (PARTITION BY auction ORDER BY le) AS re FROM bids
+-- The ten change with a bid that is one of them as it comes.
+WITH entering AS (
+    SELECT b.auction, b.le FROM bids b JOIN bids o ON o.auction = b.auction AND o.le <= b.le
+    GROUP BY b.auction, b.le, b.price
+    HAVING count(*) FILTER (o.price > b.price OR (o.price = b.price AND o.le < b.le)) < 10
+), spans AS (
+    SELECT auction, le, lead(le, 1, forever()) OVER (PARTITION BY auction ORDER BY le) AS re FROM entering
 )
 SELECT s.le, s.re, b.* EXCLUDE (le, re),
        row_number() OVER (PARTITION BY s.auction, s.le ORDER BY b.price DESC, b.le) AS rank_number

@@ -153,7 +153,7 @@ WRONG = [
     ("SOURCE sqlite ('a', 'b', 'c')", "SQLITE takes 2 arguments", "'c'"),
     ("SOURCE sqlite ('a')", "SQLITE needs the option 'tables'", "SOURCE sqlite ('a')"),
     ("SOURCE sqlite ('a', 'b', database => 'c')", "database is given twice", "database"),
-    ("SOURCE sqlite (5, 'b')", "database is a text", "SOURCE sqlite (5, 'b')"),
+    ("SOURCE sqlite (5, 'b')", "database is a text", "5"),
     ("SOURCE sqlite ('a', 'b', \"x.y\" => 1)", "SQLITE has no 'x.y'", '"x.y"'),
     ("SOURCE sqlite (env('HEADRACE_NOT_SET'), 'b')", "no variable HEADRACE_NOT_SET", "env('HEADRACE_NOT_SET')"),
     ("SOURCE sqlite (env('A', 'B'), 'b')", "env takes the name of a variable", "env('A', 'B')"),
