@@ -16,7 +16,7 @@ from headrace.cli import app
 from headrace.cli.loading import find
 from headrace.cli.run.live import run_live
 from headrace.cli.run.options import HostName, Options, PrintOptions
-from headrace.cli.sql.follow import FollowedOnSpark
+from headrace.cli.sql.follow import FollowedStarted
 from headrace.errors import CheckpointError, SqlError
 from headrace.events import history_diff
 from headrace.host.driving import query as spark_query
@@ -103,7 +103,7 @@ def test_a_script_is_followed_until_it_is_stopped(file: Path, capsysbinary: pyte
 
 
 def test_a_query_is_watched_on_spark(file: Path):
-    followed = FollowedOnSpark(find(f"{file}:sums").queries["sums"], name="watched")
+    followed = FollowedStarted(find(f"{file}:sums").queries["sums"], host="spark", name="watched")
     try:
         deadline = time.monotonic() + 60
         while not followed.result.batches and time.monotonic() < deadline:
