@@ -206,8 +206,14 @@ class BatchDirectory:
 
     def files(self, batch_id: int | None = None) -> list[str]:
         """The files of a batch, or of all of them, in order."""
-        own = [] if batch_id is None else [BatchFolder(batch_id, batch_id, self._folder(batch_id))]
-        return [str(file) for folder in own or self.folders() for file in folder.files()]
+        if batch_id is not None:
+            return [str(file) for file in BatchFolder(batch_id, batch_id, self._folder(batch_id)).files()]
+        while True:
+            folders, found = self.folders(), list[str]()
+            with suppress(FileNotFoundError):
+                found = [str(file) for folder in folders for file in folder.files()]
+            if set(folders) <= set(self.folders()):  # else some were merged meanwhile, and their files may be gone
+                return found
 
     def _folder(self, batch_id: int) -> Path:
         return self.path / f"batch-{batch_id:08d}"

@@ -120,7 +120,7 @@ def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> 
         "level": 1, "bucket": bucket, "token": new, "trips": {}, "written": written.to_json(),
         "operators": {"sum": {"traces": {"items": {"floor": 0, "segments": alive}}}},
     }  # fmt: skip
-    messages = [Message(bucket, STATE, extra=state), Message(bucket, RESULT, None, Progress(), {"staged": staged})]
+    messages = [Message(bucket, STATE, extra=state), Message(bucket, RESULT, None, Progress(), {"staged": [staged]})]
     if bucket == 0:
         messages.append(Message(0, REPORTS, extra={"files": {"source": len(items)}}))
     if again := [(item, times + 1) for item, times in items if times < trips_of(item)]:
