@@ -250,7 +250,7 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 class _Log:
-    """Rows that only grow, in memory, and in files once another process reads them.
+    """Rows that only grow, in memory, and in files once another process reads them; statements and queries share it.
 
     In memory, old promises are left out: a later one says more. All rows keep their numbers.
     """
@@ -263,23 +263,26 @@ class _Log:
         self._parts: list[tuple[int, pa.Table]] = []
         self._count = self._promises = 0
         self._folder: TemporaryDirectory[str] | None = None
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, rows: pa.Table) -> None:
-        if self._folder is not None:
-            _write(Path(self._folder.name), self._count, rows)
-        self._parts.append((self._count, rows))
-        self._count += rows.num_rows
+        with self._lock:
+            if self._folder is not None:
+                _write(Path(self._folder.name), self._count, rows)
+            self._parts.append((self._count, rows))
+            self._count += rows.num_rows
 
     def promise(self, row: pa.Table, time: int) -> None:
         """Append a promise."""
-        self.append(row)
-        self.promised = time
-        self._promises += 1
-        if self._promises > 2 * _PROMISES_KEPT:
-            self._thin()
+        with self._lock:
+            self.append(row)
+            self.promised = time
+            self._promises += 1
+            if self._promises > 2 * _PROMISES_KEPT:
+                self._thin()
 
     def _thin(self) -> None:
         self._gather()
@@ -298,16 +301,18 @@ class _Log:
 
     def rows(self, start: int, end: int) -> tuple[Places, pa.Table]:
         """The rows from a number up to another that are there, and their numbers."""
-        self._gather()
-        first, last = np.searchsorted(self._numbers, (start, end))
-        return self._numbers[first:last], self._table.slice(first, last - first)
+        with self._lock:
+            self._gather()
+            first, last = np.searchsorted(self._numbers, (start, end))
+            return self._numbers[first:last], self._table.slice(first, last - first)
 
     def stored(self) -> Path:
         """The folder with all rows; rows that come later are written there, too."""
-        if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="headrace-table-")
-            _write(Path(self._folder.name), 0, self._whole())
-        return Path(self._folder.name)
+        with self._lock:
+            if self._folder is None:
+                self._folder = TemporaryDirectory(prefix="headrace-table-")
+                _write(Path(self._folder.name), 0, self._whole())
+            return Path(self._folder.name)
 
     def _whole(self) -> pa.Table:
         """All rows; what was left out is the promise of the beginning, which says nothing."""

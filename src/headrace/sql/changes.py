@@ -185,7 +185,8 @@ def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.Update
     """Update the rows for which WHERE is true; those whose values stay the same do not change."""
     live = entry.table.live
     scope = _expressions(context, catalog, entry).scope
-    asked = {n: one for n, one in enumerate(part.assignments) if not _is_own(one.value, scope)}
+    alone = part.source is None and not any(map(_has_query, part.assignments))
+    asked = {n: one for n, one in enumerate(part.assignments) if not (alone or _is_own(one.value, scope))}
     entries = [s.Entry(one.value, s.Name(f"{_SET}{n}"), at=one.at) for n, one in asked.items()]
     found = _matched(context, catalog, entry, part, entries, options)
     places = np.asarray(found[_PLACE], np.int64)
@@ -221,8 +222,11 @@ def deleted(
 
 def _is_own(value: s.Expression, scope: Scope) -> bool:
     """Whether a value is computed from the row of the table alone."""
-    queries = any(isinstance(one, s.Query) for one in parts_of(value))
-    return not queries and all(map(scope.knows, columns_of(value)))
+    return not _has_query(value) and all(map(scope.knows, columns_of(value)))
+
+
+def _has_query(part: s.Part) -> bool:
+    return any(isinstance(one, s.Query) for one in parts_of(part))
 
 
 def _matched(
@@ -232,7 +236,7 @@ def _matched(
     """The numbers of the rows that a statement is about, each once, and these values for them."""
     rows, where = entry.table.rows(), part.where
     clauses = [*values, *([] if where is None else [where])]
-    if part.source is None and not any(isinstance(one, s.Query) for clause in clauses for one in parts_of(clause)):
+    if part.source is None and not any(map(_has_query, clauses)):
         places = np.arange(rows.num_rows)
         if where is not None:
             predicate = _expressions(context, catalog, entry).predicate(where)

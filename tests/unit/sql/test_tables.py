@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -382,3 +383,47 @@ def test_oracle_the_history_of_a_table_is_its_rows_after_each_statement(texts: l
         assert bag(alive) == expected
     assert hr.same_history(outcome.stream.history(engine="duckdb").cht(), outcome.stream.cht())
     assert all(row["le"] > BEGINNING for row in history)
+
+
+def test_statements_and_readers_share_a_log():
+    """Readers gather what statements append; a row that both touch is neither lost nor there twice."""
+    session = SqlSession()
+    session.execute("CREATE TABLE t (id INT)")
+    table = session.catalog.tables["t"].table.live  # type: ignore[union-attr]
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            numbers, rows = table.numbered_log(0, 10**6)
+            assert len(numbers) == rows.num_rows
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(300):
+        table._log.append(
+            pa.Table.from_pylist([{"kind": "insert", "le": number, "id": number}], table.log_schema.arrow)
+        )
+    done.set()
+    for reader in readers:
+        reader.join()
+    numbers, found = table.numbered_log(0, 10**6)
+    assert found["id"].to_pylist() == list(range(300))
+    assert numbers.tolist() == list(range(len(numbers)))
+
+
+def test_an_unknown_name_in_set_is_named():
+    session = SqlSession()
+    session.execute("CREATE TABLE t (id INT, n INT); INSERT INTO t VALUES (1, 2)")
+    for one in ("n = nope", "n = id + nope", "n = 1, id = nope"):
+        with pytest.raises(SqlError, match="no column 'nope'"):
+            session.execute(f"UPDATE t SET {one} WHERE id IN (SELECT 1)" if "," in one else f"UPDATE t SET {one}")
+
+
+def test_a_name_of_the_list_comes_first_in_order_by():
+    session = SqlSession()
+    session.execute("CREATE TABLE t (id INT, n INT); INSERT INTO t VALUES (1, 10), (2, 20), (3, 5)")
+    for rest, expected in (("", [-20, -10, -5]), (" LIMIT 1", [-20]), (" OFFSET 1", [-10, -5])):
+        assert rows(session, f"SELECT -n AS n FROM t ORDER BY n{rest}") == [(n,) for n in expected]
+    assert rows(session, "SELECT n AS id, id AS n FROM t ORDER BY id LIMIT 2") == [(5, 3), (10, 1)]
+    assert rows(session, "SELECT DISTINCT -n AS n FROM t ORDER BY n LIMIT 1") == [(-20,)]

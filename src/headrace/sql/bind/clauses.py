@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -139,18 +139,26 @@ def _hidden(value: s.Expression, number: str) -> s.Entry:
 def in_order(queries: Queries, part: s.Select, item: Item) -> s.Select:
     """A SELECT without groups, without an ORDER BY of the stream's own time: rows come in that order.
 
-    Other keys may be names of the list.
+    Other keys may be names of the list; a name alone is one before it is a column of FROM, as in the standard.
     """
     if not part.order:
         return part
     expressions = queries.expressions(item)
-    values = [named_in_list(key.value, part.entries, expressions.scope) for key in part.order]
+    values = [_ordering(key.value, part.entries, expressions.scope) for key in part.order]
     order = tuple(replace(key, value=value) for key, value in zip(part.order, values, strict=True))
     unlimited = part.limit is None or has_points(item.stream.node)
     if item.windowing is None and unlimited and not any(key.descending for key in order):
         times = [isinstance(value, s.Column) and starts(item, expressions.bind(value)) for value in values]
         order = () if all(times) else order
     return replace(part, order=order)
+
+
+def _ordering(value: s.Expression, entries: Sequence[s.Entry], scope: Scope) -> s.Expression:
+    if isinstance(value, s.Column) and value.stream is None:
+        named = [e.value for e in entries if e.alias is not None and e.alias.text.lower() == value.name.text.lower()]
+        if named:
+            return named[0]
+    return named_in_list(value, entries, scope)
 
 
 def peeks(part: s.Select, item: Item) -> bool:
