@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -120,7 +120,7 @@ def test_drawn_text_reads_back(payload: str):
     for seed in range(12):
         told = made(seed, schema=EVERY, size=8, payload=payload, speculation="revised", ctis="regular_ctis")
         text = told.drawn()
-        names = {"date": date, "datetime": datetime, "float": float}
+        names = {"date": date, "datetime": datetime, "float": float, "time": time, "timedelta": timedelta}
         data = eval(text, names) if text.startswith("[") else text  # noqa: S307 - what a person would paste
         assert repr(events_table(data, EVERY).to_pylist()) == repr(told.table().to_pylist())
 

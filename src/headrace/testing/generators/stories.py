@@ -21,7 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -198,6 +198,8 @@ def _literal(value: Any, name: str = "") -> str:
         return f'float("{value}")'
     if isinstance(value, datetime):
         return f'datetime.fromisoformat("{value.isoformat()}")'
+    if isinstance(value, (time, timedelta)):
+        return repr(value).removeprefix("datetime.")
     if isinstance(value, date):
         return f'date.fromisoformat("{value.isoformat()}")'
     return f"[{', '.join(map(_literal, value))}]" if isinstance(value, list) else repr(value)
