@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-__all__ = ["format_date", "sql_text"]
+__all__ = ["format_date", "format_interval", "sql_text"]
 
 
 def format_date(value: datetime) -> str:
@@ -15,6 +15,19 @@ def format_date(value: datetime) -> str:
     '2024-05-01T12:00:00'
     """
     return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
+
+
+def format_interval(value: timedelta) -> str:
+    """A value of an INTERVAL column as text: hours, minutes and seconds, with its sign.
+
+    >>> format_interval(timedelta(hours=-2)), format_interval(timedelta(days=1, seconds=1, microseconds=50))
+    ('-02:00:00', '24:00:01.000050')
+    """
+    ticks = abs(value) // timedelta(microseconds=1)
+    minutes, rest = divmod(ticks, 60_000_000)
+    parts = "" if rest % 1_000_000 == 0 else f".{rest % 1_000_000:06d}"
+    sign = "-" if value < timedelta(0) else ""
+    return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1_000_000:02d}{parts}"
 
 
 def sql_text(value: object) -> str:
@@ -31,6 +44,8 @@ def sql_text(value: object) -> str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime):
         return format_date(value)
+    if isinstance(value, timedelta):
+        return format_interval(value)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(sql_text, value))}]"
     if isinstance(value, dict):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.literals import format_date
+from headrace.literals import format_date, format_interval
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import STAMPS, Schema
 
@@ -51,4 +51,6 @@ def value_text(value: Any) -> str:
         return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, datetime):
         return format_date(value)
+    if isinstance(value, timedelta):
+        return format_interval(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
