@@ -65,7 +65,7 @@ def test_a_schema_of_lists_is_read_as_it_is_written():
 
 @pytest.mark.parametrize("text", ["ARRAY<>", "ARRAY", "ARRAY<NUMBER>"])
 def test_what_is_no_type(text: str):
-    with pytest.raises(SchemaError, match="and ARRAY<type> of these"):
+    with pytest.raises(SchemaError, match="ARRAY<type>, STRUCT"):
         Type.parse(text)
 
 
