@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fixtures.rows_to_shed import answer, read, write_files
 
 import headrace as hr
 
 pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")]
-SCHEMA, ROWS = "t LONG, k STRING, v LONG", 20
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Three files of 20 rows."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number in range(3):
-        lines = [f"{100 * number + i},{'ab'[i % 2]},{i * 7 % ROWS}" for i in range(ROWS)]
-        path = folder / f"{number}.csv"
-        path.write_text("\n".join(["t,k,v", *lines, ""]))
-        os.utime(path, (number + 1, number + 1))
-    return folder
+    return write_files(tmp_path / "in", 3)
 
 
-def read(folder: Path) -> hr.Stream:
-    return hr.read_csv(str(folder), SCHEMA, lifetime=hr.point("t"), progress=hr.advance(delay=5))
-
-
-def answer(stream: hr.Stream, **options: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The rows of a started query at its end, and its counts."""
-    memory = hr.memory()
-    query = stream.start(memory, files_per_batch=2, **options)
-    try:
-        query.finish()
-    finally:
-        query.stop()
-    (counts,) = query.counts.values()
-    return sorted(memory.cht().to_pylist(), key=str), counts
+def sorted_answer(stream: hr.Stream, **options: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    rows, counts = answer(stream, files_per_batch=2, **options)
+    return sorted(rows, key=str), counts
 
 
 @pytest.mark.parametrize("by", [None, "v"])
 def test_the_rows_that_are_shed_are_those_of_the_local_host(data: Path, by: str | None):
     stream = read(data).shed(above=6, by=by) if by else read(data).shed(above=6)
-    rows, counts = answer(stream, host="spark", buckets=2)
-    assert (rows, counts) == answer(stream, host="local")
+    rows, counts = sorted_answer(stream, host="spark", buckets=2)
+    assert (rows, counts) == sorted_answer(stream, host="local")
     assert (counts["rows"], counts["accepted"], counts["shed"]) == (60, 12, 48)
 
 

@@ -99,7 +99,7 @@ class Result:
         given = pa.table({"le": changes.le, "re": changes.re})
         for name, column in zip(found.column_names[2:], changes.payload.columns, strict=True):
             given = given.append_column(name, column)
-        order = np.lexsort((_came(found, given, changes.weight), to_numpy(found.column("le"))))
+        order = np.lexsort((_place_given(found, given, changes.weight), to_numpy(found.column("le"))))
         return shown(found.take(pa.array(order)), dates=self.dates)
 
     def plot(self, by: str | Sequence[str] = (), **look: Any) -> Timeline:
@@ -133,8 +133,8 @@ class Result:
         return shown(events, dates=self.dates, time_columns=checked_time_columns(time_columns))
 
 
-def _came(found: pa.Table, given: pa.Table, weight: Int64s) -> Int64s:
-    """Where each row of a history was given; equal rows stand together, where the last of them came."""
+def _place_given(found: pa.Table, given: pa.Table, weight: Int64s) -> Int64s:
+    """Where each row of a history was given; equal rows stand together, in the place of the last of them."""
     codes, first = factorize(pa.concat_tables([found, given]))
     place = np.flatnonzero(weight > 0)
     last = np.zeros(len(first), np.int64)

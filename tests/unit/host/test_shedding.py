@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fixtures.rows_to_shed import ROWS, SCHEMA, answer, read, write_files
 
 import headrace as hr
 from headrace import col
@@ -31,38 +31,11 @@ from headrace.sql.session import SqlSession
 from headrace.testing.adapter_check.log import LogSource
 from headrace.testing.same import assert_same_history
 
-SCHEMA = "t LONG, k STRING, v LONG"
-ROWS = 20
-
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Four files of 20 rows; those of the third have a late row and a bad one more."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for number in range(4):
-        lines = [f"{100 * number + i},{'ab'[i % 2]},{i * 7 % ROWS}" for i in range(ROWS)]
-        lines += ["3,late,99", "x,bad,99"] if number == 2 else []
-        path = folder / f"{number}.csv"
-        path.write_text("\n".join(["t,k,v", *lines, ""]))
-        os.utime(path, (number + 1, number + 1))
-    return folder
-
-
-def read(folder: Path) -> hr.Stream:
-    return hr.read_csv(str(folder), SCHEMA, lifetime=hr.point("t"), progress=hr.advance(delay=5))
-
-
-def answer(stream: hr.Stream, **options: Any) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """The rows of a started query at its end, and its counts."""
-    memory = hr.memory()
-    query = stream.start(memory, host="local", **{"files_per_batch": 1, **options})
-    try:
-        query.finish()
-    finally:
-        query.stop()
-    (counts,) = query.counts.values()
-    return memory.cht().to_pylist(), counts
+    return write_files(tmp_path / "in", 4, {2: ["3,late,99", "x,bad,99"]})
 
 
 def by_file(rows: list[dict[str, Any]]) -> list[list[int]]:

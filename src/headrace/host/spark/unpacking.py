@@ -1,4 +1,4 @@
-"""The module `headrace` on a worker: it unpacks the archive it came in, and becomes the package in it.
+"""The module `headrace` on a worker: it unpacks the archive around it, and becomes the package in it.
 
 This file is not imported as it stands: `shipping.py` writes its text to the top of an archive, as `headrace.py`, beside
 a folder with the driver's Headrace. Code is unpacked into a folder named after its content, once for each machine:

@@ -72,7 +72,7 @@ def cluster_cores(spark: SparkSession) -> int:
 
 
 def reach_storage(spark: SparkSession, storage: Storage, place: str) -> list[str]:
-    """Let every worker read a file of the driver from a store, and write one; what went wrong, by worker."""
+    """Let every worker read a file of the driver from a store, and write one; return the failures, by worker."""
     tasks, folder = cluster_cores(spark), f"headrace-doctor-{uuid.uuid4().hex}"
     keys = [f"{folder}/{task}" for task in range(tasks)]
     try:

@@ -21,6 +21,8 @@ from headrace.sql.bind.values import duration_of
 
 __all__ = ["lasting_to_meet"]
 
+#: The greatest bound, in ticks; FOREVER is none.
+_FARTHEST = 2**60
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -56,7 +58,7 @@ def lasting_to_meet(
                 least.append(bound + (operator == ">"))
             if operator in ("<", "<=", "="):
                 most.append(bound - (operator == "<"))
-    if not least or not most:
+    if not least or not most or any(abs(bound) > _FARTHEST for bound in (*least, *most)):
         return None
     return _lasting(left[0], right[0], max(least), max(*least, min(most)))
 

@@ -431,10 +431,10 @@ def _resolved(part: s.Expression, scope: Scope) -> s.Expression | str:
 def _star_column(scope: Scope, name: str, theirs: str, entry: s.Entry) -> s.Entry:
     """A column that `*` stands for."""
     for relation in scope.relations:
-        for mine, plan in relation.columns.items():
+        for own, plan in relation.columns.items():
             if plan == theirs and not relation.by_name:
                 stream = s.Name(relation.name, quoted=True) if relation.name else None
-                return s.Entry(s.Column(s.Name(mine, quoted=True), stream, at=entry.at), s.Name(name), at=entry.at)
+                return s.Entry(s.Column(s.Name(own, quoted=True), stream, at=entry.at), s.Name(name), at=entry.at)
     raise AssertionError(theirs)
 
 

@@ -97,7 +97,7 @@ class Lateral(Subqueries):
         condition = all_of(on)
         assert condition is not None
         theirs = set(columns.values())
-        named = {plan: mine for mine, plan in item.relations[-1].columns.items()}
+        named = {plan: own for own, plan in item.relations[-1].columns.items()}
         alias = item.relations[-1].name
         outputs = []
         for name in item.stream.schema.names:

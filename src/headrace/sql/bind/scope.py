@@ -180,7 +180,7 @@ def _found(wanted: str, relations: Iterable[Relation]) -> list[tuple[Relation, s
         near = [relation for relation in given if relation.level == level]
         exact = [(relation, relation.columns[wanted]) for relation in near if wanted in relation.columns]
         found = exact or [
-            (relation, theirs) for relation in near for mine, theirs in relation.columns.items() if _same(mine, wanted)
+            (relation, theirs) for relation in near for own, theirs in relation.columns.items() if _same(own, wanted)
         ]
         if found:
             return found
