@@ -54,7 +54,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BEGINNING = -62_135_596_800_000_000
 _DURATION_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 #: Dates out of the range of Python's, as `format_ticks` and files show them.
-_FAR_DATE = re.compile(r"-\d+-|\d{5,}-|0000-")
+_FAR_DATE = re.compile(r"(?:-\d+|\d{5,}|0000)-[-\d]+(?:[T ][\d:.]+([Zz]|[+-]\d\d:\d\d)?)?")
 _ALLOWED_DURATION = "an int (ticks), a timedelta, or text such as '10 s', '5 minutes', '1 h 30 min'"
 _ALLOWED_TIME = "an int (ticks), a datetime, ISO text such as '2024-05-01T12:00:00Z', or 'inf'"
 
@@ -124,11 +124,18 @@ def _parse_time(text: str) -> int:
     if re.fullmatch(r"[+-]?\d+", text):
         return _in_range(int(text), text)
     try:
-        if _FAR_DATE.match(text):
-            return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
+        if far := _FAR_DATE.fullmatch(text):
+            zone = far[1] or ""
+            return int(np.datetime64(text.removesuffix(zone), "us").astype(np.int64)) - _offset(zone)
         return ticks(datetime.fromisoformat(text))
     except ValueError:
         raise TimeError("this text is not a time", given=text, allowed=_ALLOWED_TIME) from None
+
+
+def _offset(zone: str) -> int:
+    """The distance of a time zone from UTC, in ticks."""
+    since = datetime.fromisoformat(f"1970-01-01T00:00:00{zone.upper()}").utcoffset() or timedelta()
+    return since // timedelta(microseconds=1)
 
 
 def _in_range(value: int, given: object) -> int:

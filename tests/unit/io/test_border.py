@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.border import DATE, as_ticks, shown
-from headrace.errors import HeadraceError, LateEvent, SchemaError
+from headrace.errors import HeadraceError, LateEvent, SchemaError, TimeError
 from headrace.events import history as history_of
 from headrace.events import physical_schema, to_changes
 from headrace.io.sinks import read_events_output
@@ -148,6 +148,14 @@ def test_shown_and_back_is_the_same(stream: Any, by: int):
     assert shown(table, dates=False) is table
     assert as_ticks(shown(table, dates=True, time_columns=("a", "b")), ("a", "b")).equals(table)
     assert format_ticks(by, dates=True) == format_ticks(ticks(format_ticks(by, dates=True)), dates=True)
+
+
+def test_far_dates_have_zones():
+    assert ticks("0000-01-01T12:00:00z") == ticks("0000-01-01T12:00:00Z") == ticks("0000-01-01T13:30:00+01:30")
+    assert ticks("12000-01-01T00:00:00+00:00") == ticks("12000-01-01")
+    for text in ("0000-01-01T12:00:00+25:00", "0000-01-01T12-05", "0000-01-01-05:00", "-1-1"):
+        with pytest.raises(TimeError, match="not a time"):
+            ticks(text)
 
 
 @pytest.mark.parametrize("names", [("le",), ("a", "a"), ("kind", "b"), "start", ("re", "le"), 5, ("", "b"), (1, 2)])

@@ -9,6 +9,7 @@ reader must understand.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,10 +108,24 @@ def files_of(path: str, number: int) -> tuple[DataFile, ...]:
     if pa.table(table.deletion_vectors()).num_rows:
         raise _deletion_vectors(place, f"version {number}")
     rows = pa.table(table.get_add_actions()).to_pylist()
-    rows.sort(key=lambda row: (row["modification_time"], row["path"]))
+    times = Counter(row["modification_time"] for row in rows)
+    tied = {unquote(row["path"]) for row in rows if times[row["modification_time"]] > 1}
+    version = _versions_of_files(place, number, tied)
+    rows.sort(key=lambda row: (row["modification_time"], version.get(unquote(row["path"]), 0), row["path"]))
     return tuple(
         DataFile(unquote(row["path"]), tuple((row.get("partition") or {}).items()), row["num_records"]) for row in rows
     )
+
+
+def _versions_of_files(place: TableFolder, number: int, paths: set[str]) -> dict[str, int]:
+    """The versions that added files, as far as the log reaches: several versions may be written in a millisecond."""
+    found: dict[str, int] = {}
+    while len(found) < len(paths) and number >= 0 and (text := place.log_of(number)) is not None:
+        actions = [json.loads(line) for line in text.splitlines() if line.strip()]
+        added = {unquote(action["add"]["path"]) for action in actions if "add" in action}
+        found.update((path, number) for path in added & paths - found.keys())
+        number -= 1
+    return found
 
 
 def check_readable(place: TableFolder, table: DeltaTable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.adapters.delta import DeltaSource
+from headrace.adapters.delta.source import read_table
 from headrace.errors import PlanError, SourceError, UnknownColumn
 from headrace.schema import Schema
 from headrace.testing import check_source
@@ -51,6 +53,14 @@ def test_appended_rows_are_events(tmp_path: Path):
     stream = hr.read_delta(path, lifetime=hr.point("id"))
     assert stream.schema.names == ("id", "branch", "balance")
     assert [row["balance"] for row in stream.cht().to_pylist()] == [10, 20, 30]
+
+
+def test_versions_of_the_same_millisecond_are_in_their_order(tmp_path: Path):
+    for number in range(12):
+        written(tmp_path / "t", (number, "a", number))
+    for log in (tmp_path / "t" / "_delta_log").glob("*.json"):
+        log.write_text(re.sub(r'"modificationTime":\d+', '"modificationTime":1700000000000', log.read_text()))
+    assert read_table(str(tmp_path / "t"))["id"].to_pylist() == list(range(12))
 
 
 def test_a_query_continues_where_it_stopped(tmp_path: Path):
