@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 __all__ = [
-    "Connection", "Form", "Piece", "Reply", "Role", "Rows", "Said", "Server", "Subscribed", "Subscription", "Who",
+    "Connection", "Form", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed", "SubscribedRows",
+    "Subscription", "Who",
 ]  # fmt: skip
 
 Role = Literal["reader", "writer", "admin"]
@@ -38,7 +39,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Rows(Reply):
+class RowsReply(Reply):
     """Rows: of a query over what holds now, of SHOW, DESCRIBE and EXPLAIN."""
 
     table: pa.Table
@@ -55,7 +56,7 @@ class Said(Reply):
 
 
 @dataclass(frozen=True)
-class Piece:
+class SubscribedRows:
     """Some rows of a subscription, and the cursor after them. `cti` is the promise in force after them, in ticks."""
 
     rows: pa.Table
@@ -71,7 +72,7 @@ class Subscription(Protocol):
     #: The columns of its pieces.
     schema: pa.Schema
 
-    def next(self, timeout: float | None = None, rows: int | None = None) -> Piece | None:
+    def next(self, timeout: float | None = None, rows: int | None = None) -> SubscribedRows | None:
         """The next rows, at most so many; None if there are none within `timeout` seconds.
 
         A cursor that is older than what is kept raises `SubscriptionError`, which names the first one that is.
