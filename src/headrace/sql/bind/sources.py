@@ -33,7 +33,19 @@ from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.values import duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "PlaceKind", "check_sheds", "late_into", "shed", "sink", "source", "table", "timed"]
+__all__ = [
+    "SINKS",
+    "SOURCES",
+    "PlaceKind",
+    "check_sheds",
+    "fed_by",
+    "late_into",
+    "shed",
+    "sink",
+    "source",
+    "table",
+    "timed",
+]
 
 _CLOCK = "current_time"
 
@@ -88,6 +100,15 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
         )
     read = partial(_read_adapter, adapter)
     return _rows(context, catalog, part, adapter.schema if schema is None else schema, arguments, read)
+
+
+def fed_by(context: Context, catalog: Catalog, part: s.CreateStream, adapter: SourceAdapter) -> Stream:
+    """The stream of a CREATE STREAM without a SOURCE over an adapter that has its columns."""
+    _check_names(context, part, adapter.schema, renames=False)
+    lifetime = _lifetime(context, catalog, part, adapter.schema)
+    progress = _progress(context, part, unit_of_lifetime(lifetime, adapter.schema))
+    with context.at(part):
+        return _read_adapter(adapter, _Reading(adapter.schema, lifetime, progress, part.policy.bad_rows or "divert"))
 
 
 def _rows(
