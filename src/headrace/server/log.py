@@ -110,7 +110,7 @@ class LogFolder:
         self.folder, self.schema = folder, schema
         self._frames: list[_Frame] = []
         self._starts: list[int] = []
-        self._cache: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._cache: OrderedDict[_Frame, pa.RecordBatch] = OrderedDict()
         self._cached = 0
         self._cache_lock = threading.Lock()
         for file in _segments(folder):
@@ -136,9 +136,9 @@ class LogFolder:
 
     def _read(self, frame: _Frame) -> pa.RecordBatch:
         with self._cache_lock:
-            batch = self._cache.get(frame.start)
+            batch = self._cache.get(frame)
             if batch is not None:
-                self._cache.move_to_end(frame.start)
+                self._cache.move_to_end(frame)
                 return batch
         try:
             with frame.file.open("rb") as opened:
@@ -152,13 +152,13 @@ class LogFolder:
                 instead="a copy of the data directory from before",
             )  # fmt: skip
         batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema.arrow)
-        self._keep(frame.start, batch)
+        self._keep(frame, batch)
         return batch
 
-    def _keep(self, start: int, batch: pa.RecordBatch) -> None:
+    def _keep(self, frame: _Frame, batch: pa.RecordBatch) -> None:
         with self._cache_lock:
-            if start not in self._cache:
-                self._cache[start] = batch
+            if frame not in self._cache:
+                self._cache[frame] = batch
                 self._cached += batch.nbytes
             while self._cached > _CACHED_BYTES and len(self._cache) > 1:
                 self._cached -= self._cache.popitem(last=False)[1].nbytes
@@ -178,8 +178,12 @@ class EventLog(LogFolder):
         self._durable, self._segment_bytes = durable, segment_bytes
         self._marks: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._open_file: BinaryIO | None = None
-        self._recover(folder, schema)
-        super().__init__(folder, schema)
+        try:
+            self._recover(folder, schema)
+            super().__init__(folder, schema)
+        except BaseException:
+            held.close()
+            raise
         self._first = self._frames[0].start if self._frames else self._named_first(folder)
         #: The end of what was written, and of what is on disk and readers see.
         self._written = self._end = self._frames[-1].start + self._frames[-1].count if self._frames else self._first
@@ -340,7 +344,7 @@ class EventLog(LogFolder):
             if sync:
                 self._flush(file)
             for frame, batch in frames:
-                self._keep(frame.start, batch)
+                self._keep(frame, batch)
                 self._frames.append(frame)
                 self._starts.append(frame.start)
             with self._grown:

@@ -239,10 +239,11 @@ class ServerSession(SqlSession):
         name = part.name.text
         self.catalog.free(context, part.name, among=self._names())
         stream = self._emitted(part.query, Queries(context, self.catalog).query(part.query))
-        published = self._publish("query", name, part, stream, relation=is_relation(part.query, self.catalog))
+        relation = is_relation(part.query, self.catalog)
+        published = self._publish("query", name, part, stream, relation=relation)
         self.catalog.queries[name] = to_sql(part.query)
         self.catalog.answers[name] = StreamEntry(
-            name, published.schema, published.node, to_sql(part), names_read(part.query)
+            name, published.schema, published.node, to_sql(part), names_read(part.query), relation
         )
         return Done(part, f"query {name} runs")
 
