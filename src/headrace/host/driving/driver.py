@@ -171,10 +171,7 @@ class Driver:
     # --- one batch ---------------------------------------------------------------------------------------------------
 
     def plan(self, *, ticks: bool = True, thorough: bool = True) -> Plan | None:
-        """The plan of the next batch, if there is work; `ticks` says whether a clock alone is enough.
-
-        If `thorough`, None means that all input was read; otherwise some of it may be found later.
-        """
+        """The plan of the next batch, if there is work. `ticks`: a clock is enough; `thorough`: no input is missed."""
         if self._unplanned != self.number:  # an idle driver looks once: calls to a remote store are expensive
             earlier = self.log.planned(self.number)
             if earlier is not None:
