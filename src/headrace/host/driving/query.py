@@ -141,7 +141,7 @@ class Query:
 
     def progress(self) -> BatchReport:
         """The report of the latest batch: its number, every source's CTI, the state of each operator and what holds it,
-        and the rounds of loops. Empty before the first batch.
+        how evenly rows are divided among buckets, and the rounds of loops. Empty before the first batch.
         """
         return self.report
 
