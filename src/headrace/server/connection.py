@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from headrace.errors import HeadraceError, ServerError, TableError, UnknownColum
 from headrace.io.origins import endless_origins
 from headrace.io.tables import fitted
 from headrace.schema import Schema
+from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
 from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, Who
 from headrace.server.published import ARRIVED, DiskLog
@@ -40,8 +42,8 @@ _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 class ServerConnection:
     """One client of a server."""
 
-    def __init__(self, server: HeadraceServer, who: Who) -> None:
-        self.server, self.who = server, who
+    def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:
+        self.server, self.who, self.origin = server, who, origin
         self.session = ServerSession(server, who)
         self._subscriptions: list[LogSubscription] = []
         self._lock = threading.RLock()
@@ -50,14 +52,29 @@ class ServerConnection:
 
     def execute(self, text: str) -> Iterator[Reply]:
         """Carry out the statements of a text. If one fails, what the text has created is dropped again."""
-        context, self.session.created = Context(text), []
+        context, self.session.created = Context(self.server.limits.check_text(text)), []
         for part in parse(text).statements:
             try:
-                reply = self._carried_out(context, part)
+                with self._noted(to_sql(part)):
+                    self._check(part)
+                    reply = self._carried_out(context, part)
             except BaseException:
                 self._undo()
                 raise
             yield reply
+
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Note in the audit log what the client does, and how it ended."""
+        try:
+            yield
+        except Exception as error:
+            self.server.access.audit.note(self.who, self.origin, what, error)
+            raise
+        self.server.access.audit.note(self.who, self.origin, what)
+
+    def _check(self, part: s.Statement) -> None:
+        check_role(self.who, needs(part, self.server.inside_roots), to_sql(part).partition("\n")[0][:80])
 
     def _undo(self) -> None:
         with self.server.lock:
@@ -116,14 +133,16 @@ class ServerConnection:
         self.session.latest = run
         result = run.results[outcome.name]
         table = current(result, outcome.order) if outcome.relation else result.cht()
+        self.server.limits.check_reply(table)
         return RowsReply("SELECT", table, tuple(filter(None, [run.losses()] if run.lost else [])))
 
     def columns(self, text: str) -> pa.Schema | None:
         """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out."""
-        statements = parse(text).statements
+        statements = parse(self.server.limits.check_text(text)).statements
         if len(statements) != 1:
             return None
         part = statements[0]
+        self._check(part)
         if isinstance(part, s.Ask) and part.name is None and part.query.into is None:
             with self.server.lock:
                 outcome = self.session.statement(Context(text), part)
@@ -150,6 +169,11 @@ class ServerConnection:
 
     def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
         """Insert rows into a table or into a stream that clients feed; return how many, when they are on disk."""
+        with self._noted(f"INSERT INTO {stream}"):
+            check_role(self.who, "writer", f"INSERT INTO {stream}")
+            return self._insert(stream, rows, key)
+
+    def _insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         served = self.server.objects.get(stream.lower())
         fed = self._fed(stream)
         if served is None or served.log is None or (fed is None and served.stored.kind != "table"):
@@ -194,9 +218,11 @@ class ServerConnection:
         payload = Schema(served.log.schema.fields[4:])
         entry = self.server.catalog.tables.get(served.stored.name)
         dates = served.published.dates if served.published else isinstance(entry, LiveEntry) and entry.table.live.dates
+        slot = ExitStack()
+        slot.enter_context(self.server.subscriptions.use(self.who))
         found = LogSubscription(
             served.stored.name, served.log, payload, form=form, key=key, cursor=cursor, dates=dates,
-            relation=served.relation,
+            relation=served.relation, slot=slot,
         )  # fmt: skip
         with self._lock:
             self._subscriptions = [one for one in self._subscriptions if not one.closed]

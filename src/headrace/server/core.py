@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from headrace.errors import AccessError, HeadraceError, ServerError
+from headrace.errors import HeadraceError, ServerError
 from headrace.io.locks import hold
 from headrace.schema import Schema
+from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject
 from headrace.server.connection import ServerConnection
 from headrace.server.interface import Who
@@ -57,10 +58,13 @@ class HeadraceServer:
 
     def __init__(
         self, data: str | Path, *, host: Literal["local", "spark"] = "local", master: str | None = None,
-        roots: list[str] | None = None, durable: bool = True,
+        roots: list[str] | None = None, durable: bool = True, tokens_required: bool = False,
+        limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self.data = Path(data).absolute()
-        self.durable = durable
+        self.durable, self.limits = durable, limits or Limits()
+        self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
+        self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
         self.catalog = Catalog(shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []))
         #: Held by whoever changes the catalog.
@@ -83,6 +87,8 @@ class HeadraceServer:
             )  # fmt: skip
         self._held = held
         self.stored = StoredCatalog(self.data / "catalog.db")
+        self.access = Access(self.data, tokens_required=self._tokens_required)
+        self.catalog.secret = self.access.secrets.value
         try:
             self._recover()
         except BaseException:
@@ -131,6 +137,7 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.access.close()
             self.stored.close()
             self._held.close()
 
@@ -191,17 +198,19 @@ class HeadraceServer:
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
-    def connect(self, who: Who) -> ServerConnection:
-        """A connection of a client."""
+    def connect(self, who: Who, origin: str = "") -> ServerConnection:
+        """A connection of a client; `origin` is its address, for the audit log."""
         if not self.running:
             raise ServerError("the server does not run")
-        return ServerConnection(self, who)
+        return ServerConnection(self, who, origin)
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
         """Who a client is."""
-        if token is None and loopback:
-            return Who("local", "admin")
-        raise AccessError("this client is not known", instead="a token: headrace token create --role reader")
+        return self.access.authenticate(token, loopback=loopback)
+
+    def inside_roots(self, place: str) -> bool:
+        """Whether a path or URL is under the roots."""
+        return self.catalog.may_use_place(place)
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""

@@ -344,7 +344,20 @@ class ServerSession(SqlSession):
 
     # --- what exists -------------------------------------------------------------------------------------------------
 
+    def _create_secret(self, context: Context, part: s.CreateSecret) -> Outcome:
+        secrets, name = self.server.access.secrets, part.name.text
+        with context.at(part.name):
+            if part.from_environment:
+                secrets.refer(name, part.value, owner=self.who.name)
+            else:
+                secrets.store(name, part.value, owner=self.who.name)
+        return Done(part, f"secret {name}")
+
     def _drop(self, context: Context, part: s.Drop) -> Done:
+        if part.kind == "secret":
+            with context.at(part.name):
+                self.server.access.secrets.drop(part.name.text)
+            return Done(part, f"secret {part.name.text} dropped")
         if part.kind == "query":
             self._check_query_readers(context, part)
         outcome = super()._drop(context, part)
@@ -376,6 +389,11 @@ class ServerSession(SqlSession):
             served = [one for one in self.server.objects.values() if one.query is not None]
             rows = [_query_row(one) for one in served]
             return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
+        if part.what == "secrets":
+            return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
+        if part.what == "subscriptions":
+            used = self.server.subscriptions.in_use()
+            return ShownTable(part, ("subscriptions",), ((str(used),),))
         return super()._show(context, part)
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
@@ -407,6 +425,7 @@ class ServerSession(SqlSession):
         s.Set: _set,
         s.StartQuery: _start_query,
         s.AlterQuery: _alter_query,
+        s.CreateSecret: _create_secret,
     }
 
 

@@ -15,6 +15,7 @@ subscription keeps in memory; with a cursor it first reads what came before.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +47,18 @@ class LogSubscription:
 
     def __init__(
         self, name: str, log: EventLog, payload: Schema, *, form: Form = "events", key: Sequence[str] = (),
-        cursor: str | None = None, dates: bool = False, relation: bool = False,
+        cursor: str | None = None, dates: bool = False, relation: bool = False, slot: ExitStack | None = None,
+    ) -> None:  # fmt: skip
+        self._slot = slot or ExitStack()
+        try:
+            self._open(name, log, payload, form, key, cursor, dates=dates, relation=relation)
+        except BaseException:
+            self._slot.close()
+            raise
+
+    def _open(
+        self, name: str, log: EventLog, payload: Schema, form: Form, key: Sequence[str], cursor: str | None, *,
+        dates: bool, relation: bool,
     ) -> None:  # fmt: skip
         for column in key:
             if column not in payload:
@@ -187,6 +199,7 @@ class LogSubscription:
     def close(self) -> None:
         """End it."""
         self.closed = True
+        self._slot.close()
 
 
 def _promise(events: pa.Table, before: int) -> int:

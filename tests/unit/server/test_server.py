@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import HeadraceError, ServerError, SqlError, TableError, UnknownColumn
+from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, TableError, UnknownColumn
+from headrace.server.access import Limits
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import RowsReply, Said, Subscribed, Who
@@ -227,3 +228,37 @@ def test_one_server_for_a_directory(start: Callable[[], ServerConnection], tmp_p
     start()
     with pytest.raises(ServerError, match="another server uses this data directory"):
         HeadraceServer(tmp_path / "data").start()
+
+
+def test_roles_secrets_and_the_audit_log(start: Callable[[], ServerConnection]):
+    admin = start()
+    said(admin, "CREATE SECRET password AS 'hush'; CREATE TABLE t (a LONG)")
+    assert asked(admin, "SHOW SECRETS") == [{"secret": "password", "value": "stored", "owner": "ada"}]
+    reader, writer = (admin.server.connect(Who(name, name), "127.0.0.1") for name in ("reader", "writer"))  # type: ignore[arg-type]
+    assert asked(reader, "SELECT * FROM t") == []
+    for client, text in ((reader, "INSERT INTO t VALUES (1)"), (writer, "CREATE SECRET x AS 'y'"),
+                         (writer, "CREATE STREAM k (a LONG) SOURCE KAFKA ('topic', secret('password'))")):  # fmt: skip
+        with pytest.raises(AccessError, match="needs the role"):
+            said(client, text)
+    with pytest.raises(AccessError, match="needs the role writer"):
+        reader.insert("t", [{"a": 1}])
+    admin.server.access.audit.flush()
+    noted = admin.server.access.audit.entries()
+    assert {entry.outcome for entry in noted if entry.who == "reader"} == {"done", "ACCESS"}
+    written = "".join(path.read_text("latin-1") for path in admin.server.data.rglob("*") if path.is_file())
+    assert "hush" not in written
+    assert "CREATE SECRET" in written
+
+
+def test_limits(tmp_path: Path):
+    with HeadraceServer(tmp_path, durable=False, limits=Limits(reply_rows=2, subscriptions=1)) as server:
+        client = server.connect(ADMIN)
+        said(client, "CREATE TABLE t (a LONG); INSERT INTO t VALUES (1), (2), (3)")
+        with pytest.raises(ServerError, match="more rows than the limit"):
+            asked(client, "SELECT a FROM t")
+        assert len(asked(client, "SELECT a FROM t LIMIT 2")) == 2
+        first = client.subscribe("t")
+        with pytest.raises(ServerError, match="may not have more"):
+            client.subscribe("t")
+        first.close()
+        client.subscribe("t").close()

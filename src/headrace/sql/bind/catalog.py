@@ -155,6 +155,8 @@ class Catalog:
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
     roots: tuple[Path, ...] | None = None
+    #: The value of a secret, on a server.
+    secret: Callable[[str], str] | None = None
 
     @property
     def known(self) -> Mapping[str, Any]:
