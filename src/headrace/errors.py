@@ -31,6 +31,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── HostError          a host that cannot start or has failed            (RuntimeError)
     └── ServerError        what a server cannot do                           (RuntimeError)
         ├── AccessError        a client that is not known, or may not do this (PermissionError)
+        ├── LimitError         more than the server allows one client
         └── SubscriptionError  a cursor older than what is kept
 
     RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
@@ -57,6 +58,7 @@ __all__ = [
     "HostError",
     "IntentError",
     "LateEvent",
+    "LimitError",
     "ModuleError",
     "ModuleFailed",
     "PatternError",
@@ -400,6 +402,12 @@ class AccessError(ServerError, PermissionError):
     """The client is not known, or its role does not allow this."""
 
     code = "ACCESS"
+
+
+class LimitError(ServerError):
+    """More rows, bytes, seconds, connections or subscriptions than the server allows one client."""
+
+    code = "LIMIT"
 
 
 class SubscriptionError(ServerError):

@@ -6,7 +6,7 @@ see: it never contains secrets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -106,10 +106,12 @@ class Connection(Protocol):
         `key` identifies the call: one that is repeated with the same key inserts nothing, and returns the same.
         """
 
-    def subscribe(self, name: str, form: Form = "events", cursor: str | None = None) -> Subscription:
+    def subscribe(
+        self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
+    ) -> Subscription:
         """The present answer of a stream, a query, a table or a materialized view, and then its changes.
 
-        With a cursor, only what came after it.
+        With a cursor, only what came after it. `key` are the columns that identify a row, for `upsert`.
         """
 
     def cancel(self) -> None:
