@@ -71,6 +71,16 @@ def test_differential_in_bands(answer: str, events: Any, data: st.DataObject, n:
     differential_reference(ANSWERS[answer](rows.window(hr.snapshot())).node, buckets=n)
 
 
+def test_a_nan_goes_and_the_others_stay():
+    """NaN is counted beside the extremes, and the count goes down."""
+    rows = pa.table({
+        "kind": ["insert", "retract", "insert", "retract"], "le": [0, 0, 0, 0], "re": [1, 1, 2, 2],
+        "re_new": [None, 2, None, 1], "id": [1, 1, 2, 1], "x": [float("nan"), float("nan"), 0.0, float("nan")],
+    })  # fmt: skip
+    stream = hr.events(rows, "id LONG, x DOUBLE", batches=(1, 1, 1, 1))
+    differential_reference(stream.window(hr.snapshot()).aggregate(low=hr.min("x"), high=hr.max("x")).node, buckets=1)
+
+
 # --- long streams of kernels ----------------------------------------------------------------------------------------
 
 

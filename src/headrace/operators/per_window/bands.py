@@ -27,7 +27,7 @@ from headrace.compiled import INTS, compiled
 from headrace.operators.groups import Groups, Hashes, as_rows, positions_among
 from headrace.operators.kernel import cancelled_rows
 from headrace.operators.per_window.divide import Windows
-from headrace.operators.per_window.items import Members, Order, ranks
+from headrace.operators.per_window.items import MemberOrder, Members, ranks
 from headrace.operators.per_window.rows import next_tick
 from headrace.trace import Trace
 
@@ -70,7 +70,7 @@ class Bands:
     size: ClassVar[int] = 1024
     most: ClassVar[int] = 4096
 
-    def __init__(self, groups: Groups, order: Order, columns: Sequence[str]) -> None:
+    def __init__(self, groups: Groups, order: MemberOrder, columns: Sequence[str]) -> None:
         """`columns` are kept of events, beside the keys of their groups."""
         self.groups, self.order = groups, order
         self.columns = list(dict.fromkeys([*groups.keys, *columns]))

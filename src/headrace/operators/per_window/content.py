@@ -28,9 +28,9 @@ from headrace.operators.per_window.divide import Windows
 from headrace.operators.per_window.items import (
     Calls,
     EarlierState,
+    MemberOrder,
     Members,
     Needed,
-    Order,
     StoredMembers,
     goes_on,
     ranks,
@@ -111,7 +111,7 @@ class Content(ABC):
         return Needed(np.ones(windows, bool), np.zeros(windows, bool))
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[MemberOrder, ...]:
         """The orders of members in which the first ones are enough for some windows."""
         return ()
 
@@ -181,10 +181,10 @@ class AggregateContent(Content):
         return self._all_incremental and (self.sums is not None or not self.built_in)
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[MemberOrder, ...]:
         """By the values of each argument whose least or greatest value is kept."""
         extremes = [] if self.sums is None else self.sums.extremes
-        return tuple(Order(((str(a.expr), "ascending"),), total=False) for a in extremes)
+        return tuple(MemberOrder(((str(a.expr), "ascending"),), total=False) for a in extremes)
 
     def needs(self, earlier: EarlierState, windows: int) -> Needed:
         if not self.continues:
@@ -357,17 +357,17 @@ class TopContent(Content):
         return [f"{part}{i}" for i in range(len(self._parts[part]))]
 
     @property
-    def orders(self) -> tuple[Order, ...]:
+    def orders(self) -> tuple[MemberOrder, ...]:
         """Its own, if the first members decide."""
         if self.top.each or self.top.distinct or self.top.k == INFINITY:
             return ()
         return (self._order,)
 
     @property
-    def _order(self) -> Order:
+    def _order(self) -> MemberOrder:
         directions = ["descending" if down else "ascending" for down in self.top.directions]
         by = zip(self._names("by"), directions, strict=True)
-        return Order((*by, *((name, "ascending") for name in self._names("arg"))))
+        return MemberOrder((*by, *((name, "ascending") for name in self._names("arg"))))
 
     def outputs(
         self,

@@ -20,7 +20,9 @@ from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 
-__all__ = ["Calls", "EarlierState", "FindFirst", "Members", "Needed", "Order", "StoredMembers", "goes_on", "ranks"]
+__all__ = [
+    "Calls", "EarlierState", "FindFirst", "MemberOrder", "Members", "Needed", "StoredMembers", "goes_on", "ranks",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Order:
+class MemberOrder:
     """An order of events by columns, each ascending or descending."""
 
     columns: tuple[tuple[str, str], ...]
