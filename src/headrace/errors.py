@@ -28,7 +28,11 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     │   ├── StoreError     a file of a checkpoint is missing or damaged      (OSError)
     │   └── Superseded     another process has taken over the checkpoint
     ├── Unavailable        a service that does not answer now                (ConnectionError)
-    └── HostError          a host that cannot start or has failed            (RuntimeError)
+    ├── HostError          a host that cannot start or has failed            (RuntimeError)
+    └── ServerError        what a server cannot do                           (RuntimeError)
+        ├── AccessError        a client that is not known, or may not do this (PermissionError)
+        ├── LimitError         more than the server allows one client
+        └── SubscriptionError  a cursor older than what is kept
 
     RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
 """
@@ -43,6 +47,7 @@ from unicodedata import combining, east_asian_width
 from headrace.literals import sql_text
 
 __all__ = [
+    "AccessError",
     "BadRow",
     "CheckpointError",
     "Diverged",
@@ -53,16 +58,19 @@ __all__ = [
     "HostError",
     "IntentError",
     "LateEvent",
+    "LimitError",
     "ModuleError",
     "ModuleFailed",
     "PatternError",
     "PlanError",
     "RowsNotUsed",
     "SchemaError",
+    "ServerError",
     "SinkError",
     "SourceError",
     "SqlError",
     "StoreError",
+    "SubscriptionError",
     "Superseded",
     "TableError",
     "TimeError",
@@ -382,6 +390,30 @@ class HostError(HeadraceError, RuntimeError):
     """A host that cannot start or has failed."""
 
     code = "HOST"
+
+
+class ServerError(HeadraceError, RuntimeError):
+    """The server cannot do this: a name of its catalog, its data directory, a limit."""
+
+    code = "SERVER"
+
+
+class AccessError(ServerError, PermissionError):
+    """The client is not known, or its role does not allow this."""
+
+    code = "ACCESS"
+
+
+class LimitError(ServerError):
+    """More rows, bytes, seconds, connections or subscriptions than the server allows one client."""
+
+    code = "LIMIT"
+
+
+class SubscriptionError(ServerError):
+    """A subscription cannot go on from its cursor: what came after it is no longer kept, or it is of another stream."""
+
+    code = "SUBSCRIPTION"
 
 
 class RowsNotUsed(UserWarning):

@@ -94,6 +94,7 @@ FOLDERS = (
         "the library of aggregates, written in SQL (`sql/shipped/`); the cell magic for notebooks",
     ),
     Folder(("testing",), "intents, generators, checks, shrinking: the kit for users' tests, and `stream.verify`"),
+    Folder(("server",), "`headrace serve`: the catalog that lasts, published streams, subscriptions, and the ways in"),
     Folder(("cli", "__main__"), "the command line, one file or folder per command"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from headrace.host.report import operators_of
 from headrace.io.origins import endless_origins
 from headrace.plan.nodes import Node, Output
 from headrace.stages.cut import Line, line_of
+from headrace.stages.load import stage_loads
 from headrace.stages.measures import OperatorCost, RunCost
 
 __all__ = ["explain_analyzed"]
@@ -24,7 +26,7 @@ def explain_analyzed(node: Node, *, liveliness: bool = False, host: str = "local
     """The plan of a query after a run to the end of its inputs, with the cost of each operator.
 
     In this process all operators are measured. On Spark, and where an adapter reads, what the hosts report is known:
-    rows that were read, and the state at the end.
+    rows that were read, how evenly buckets divide them, and the state.
     """
     if inputs := endless_origins(node):
         raise PlanError(
@@ -48,6 +50,7 @@ def _reported(node: Node, outputs: list[Output], host: Any, options: dict[str, A
     line = line_of(outputs, options.get("buckets", 1))
     for statistics in run.statistics:
         cost.hold(operators_of(statistics))
+    cost.loads = stage_loads(chain.from_iterable(run.statistics))
     for source in line.sources:
         if (counts := run.counts.get(str(source.origin))) is not None:
             used = counts["rows"] - counts["diverted"] - counts["dropped"]

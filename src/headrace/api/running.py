@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from inspect import currentframe
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from headrace.meter import working
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.plan.nodes import Diverted, Failures, Final, Node, Output, Source, diverted_streams, sources_of, walk
 from headrace.stages.egress import check_places, deliver, prepared, show_losses
+from headrace.stages.load import stage_loads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,10 +126,15 @@ class Run:
         return shown(pa.concat_tables(rows), dates=any(side.dates for side in sides))
 
     def progress(self) -> BatchReport:
-        """The report of the last batch: progress of the sources, sizes of operators' states, trips of loops."""
+        """The report of the last batch: progress of the sources, sizes of operators' states, trips of loops.
+
+        How evenly rows were divided among buckets is that of all batches.
+        """
         latest = self.statistics[-1] if self.statistics else []
         sources, dated = (latest[0]["sources"], latest[0].get("dates", ())) if latest else ({}, ())
-        return BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples, dated)
+        report = BatchReport.of(len(self.statistics) - 1, sources, self.counts, latest, self.examples, dated)
+        report["stages"] = [load.to_json() for load in stage_loads(chain.from_iterable(self.statistics))]
+        return report
 
     @property
     def lost(self) -> int:

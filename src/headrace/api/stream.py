@@ -24,6 +24,7 @@ from headrace.api.columns import dropped, exploded, in_order_of, renamed, select
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
 from headrace.api.options import (
+    Host,
     OverOptions,
     StreamPlotOptions,
     StreamRunOptions,
@@ -440,12 +441,16 @@ class Stream(Hinting):
         options = {"seeds": seeds, "over": over, "seed": seed, "shape": shape, "order": order, "pattern": pattern}
         return verify(self.node, own_data=own_data, **options)
 
-    def explain(self, *, liveliness: bool = False, analyze: bool = False) -> str:
+    def explain(
+        self, *, liveliness: bool = False, analyze: bool = False, host: Host = "local", buckets: int | None = None
+    ) -> str:
         """The operators, where they run and their state; with `liveliness`, how soon answers are final, and advice.
 
-        With `analyze` the query runs to the end of its inputs, in one thread: the rows, the time and the largest state
-        of each operator.
+        With `analyze` the query runs to the end of its inputs, on a `host`: in one thread of this process, or on Spark.
+        The text has the rows, the time and the largest state of each operator, and for several `buckets` how evenly
+        rows are divided among them.
         """
         if analyze:
-            return explain_analyzed(self.node, liveliness=liveliness)
+            options = {} if buckets is None else {"buckets": buckets}
+            return explain_analyzed(self.node, liveliness=liveliness, host=host, **options)
         return explain(outputs_of({"out": self.node}), liveliness=liveliness)

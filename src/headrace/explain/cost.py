@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.plan.nodes import Node, Output
 from headrace.stages.measures import OperatorCost, RunCost
 
-__all__ = ["cost_of_run", "cost_of_step"]
+__all__ = ["cost_of_run", "cost_of_step", "load_of_stage"]
 
 _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 
@@ -38,6 +38,12 @@ def cost_of_step(node: Node, cost: RunCost) -> str:
     if found.state_rows is not None:
         parts.append(f"state at most: {found.state_rows:,} rows, {_size(found.state_bytes or 0)}")
     return "; ".join(parts) or "nothing known"
+
+
+def load_of_stage(level: int, cost: RunCost | None) -> list[str]:
+    """How evenly rows were divided among the buckets of a stage, and advice; nothing for one bucket."""
+    loads = [] if cost is None else [load for load in cost.loads if load.level == level]
+    return [f"measured: {line}" if not place else line for load in loads for place, line in enumerate(load.lines())]
 
 
 def _time(seconds: float) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.explain.cost import cost_of_run, cost_of_step
+from headrace.explain.cost import cost_of_run, cost_of_step, load_of_stage
 from headrace.explain.job import in_place, job_of, shuffled_to
 from headrace.explain.loops import loop_lines, loop_runs_as
 from headrace.operators.registry import code_of, runs_as
@@ -129,7 +129,7 @@ def explain_line(line: Line, *, liveliness: bool = False, cost: RunCost | None =
     lines.append(job_of(line) if cost is None else cost_of_run(cost))
     readers = Counter(number for stage in stages(line) for step in stage.steps for number in step.reads)
     for stage in stages(line):
-        lines += [stage.title, *(f"  {move}" for move in stage.moves())]
+        lines += [stage.title, *(f"  {move}" for move in [*stage.moves(), *load_of_stage(stage.level, cost)])]
         for step in stage.steps:
             reads = f" ← {', '.join(f'#{n}' for n in step.reads)}" if step.reads else ""
             corrects = "" if step.insert_only else "; corrects itself"

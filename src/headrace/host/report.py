@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.border import shown_time
 from headrace.host.losses import describe_losses
+from headrace.stages.load import StageLoad, stage_loads
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
 __all__ = ["BatchReport", "operators_of"]
@@ -21,7 +22,8 @@ class BatchReport(dict[str, Any]):
     """The report of a batch: its number, the CTI, the sources' counts, and the operators, summed over buckets.
 
     `examples` has, for each source that lost rows, one of them: its reason, file, line and text. `operators` are those
-    with state; `loops` are the loops among them, also inside of others. `fetched` is the number of bytes of state that
+    with state; `loops` are the loops among them, also inside of others. `stages` has for each stage of several buckets
+    the rows that arrived, and the rows of the fullest bucket ÷ the mean. `fetched` is the number of bytes of state that
     workers fetched from a remote store. `intake` has for each source how much a batch reads at most, how much waited
     after the batch, and the partition that holds back the CTI. CTIs and other times are ISO texts where they are dates,
     and numbers of ticks where they are numbers.
@@ -49,7 +51,8 @@ class BatchReport(dict[str, Any]):
         whole: dict[str, Any] = {"batch": batch, "cti": shown_time(cti, dates=bool(dated)), "sources": times}
         shown = whole | {"counts": counts, "examples": examples or {}}
         fetched = sum(part.get("fetched", 0) for part in statistics)
-        return cls(**shown, operators=operators, loops=loops, fetched=fetched)
+        stages = [load.to_json() for load in stage_loads(statistics)]
+        return cls(**shown, operators=operators, loops=loops, stages=stages, fetched=fetched)
 
     def __str__(self) -> str:
         lines = [f"batch {self.get('batch', -1)}, CTI {_time(self.get('cti', NEG_INFINITY))}"]
@@ -61,6 +64,8 @@ class BatchReport(dict[str, Any]):
         for operator in self.get("operators", ()):
             lines.append(f"  {operator['operator']}: {_size(operator)}, held by {operator['held_by']}")
             lines += [f"    {line}" for line in _loop_lines(operator)]
+        for load in map(StageLoad.from_json, self.get("stages", ())):
+            lines += [f"  stage {load.level}: {text}" for text in load.lines()]
         for source, limits in self.get("intake", {}).items():
             shown = (f"{name.replace('_', ' ')} {n:,}" for name, n in limits.items() if isinstance(n, int))
             held = [f"CTI held by {limits['held_by']}"] if limits.get("held_by") else []

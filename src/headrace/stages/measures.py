@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from headrace.stages.load import StageLoad
 
 __all__ = ["OperatorCost", "RunCost"]
 
@@ -30,6 +32,8 @@ class RunCost:
     seconds: float = 0.0
     #: Where it ran.
     host: str = "local"
+    #: The rows that arrived at the stages with several buckets, of all batches.
+    loads: Sequence[StageLoad] = ()
 
     def add(self, fingerprint: str, *, rows_in: int = 0, rows_out: int = 0, seconds: float = 0.0) -> None:
         """Count a step of an operator."""

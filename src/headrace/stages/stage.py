@@ -62,6 +62,8 @@ class StageRun:
         #: For loops across buckets: the trips that all buckets know, and the guess of each operator.
         self.trips = {end.loop.fingerprint: Trips(end.loop.strategy) for end in line.loops}
         self._guesses: dict[str, int] = {}
+        #: The inputs of the latest trip: the columns that decide the bucket, and the number of rows.
+        self._arrivals: list[list[Any]] = []
         self._carries_states = carries_states(line)
 
     # --- one batch ---------------------------------------------------------------------------------------------------
@@ -109,10 +111,12 @@ class StageRun:
         progress = intake_progress(self.line, self.clocks, {name: t.definite for name, t in self.trips.items()})
         for node in self.line.at(0):
             self._guesses[node.fingerprint] = self._guess(node, progress)
+        self._arrivals = []
         for edge in self.line.edges:
             if edge.to == self.level:
                 arrivals = [m for m in arrived if m.edge == edge.number]
                 data[_key(edge)] = _joined(edge.producer, [m.table for m in arrivals if m.table is not None])
+                self._arrivals.append([edge.route, len(data[_key(edge)])])
                 if edge.start > 0:
                     progress[edge.producer.fingerprint] = Progress.together(
                         [m.progress for m in arrivals if m.progress]
@@ -203,6 +207,7 @@ class StageRun:
                 name = ", ".join(map(str, kernel.node.modules))
                 failed[name] = failed.get(name, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
+        here["arrivals"] = self._arrivals
         here["dates"] = [source.fingerprint for source in self.line.sources if source.dates]
         return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
 

@@ -9,7 +9,7 @@ from headrace.stages.message import STATISTICS, Message
 
 
 def told(bucket: int, **more: Any) -> Message:
-    return Message(bucket, STATISTICS, extra={"level": 1, "bucket": bucket, **more})
+    return Message(bucket, STATISTICS, extra={"level": 1, "bucket": bucket, "arrivals": [], **more})
 
 
 def test_bytes_that_were_fetched_in_an_earlier_trip_count():

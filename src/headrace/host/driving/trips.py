@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.errors import HostError
 from headrace.host.driving.plan import Batch
+from headrace.stages.load import added_arrivals
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
 
 __all__ = ["BatchResult", "MixedReadings", "checked", "reports_of"]
@@ -57,12 +58,18 @@ class BatchResult:
 
     @property
     def statistics(self) -> list[dict[str, Any]]:
-        """The statistics of stages after the latest trip, with the bytes fetched in all trips."""
+        """The statistics of stages after the latest trip, with the bytes fetched and the rows that arrived in all."""
         latest = [m.extra for m in self.messages if m.edge == STATISTICS]
-        fetched = Counter[tuple[int, int]]()
+        fetched, arrivals = Counter[tuple[int, int]](), dict[tuple[int, int], list[list[Any]]]()
         for part in self.counted:
-            fetched[part["level"], part["bucket"]] += part.get("fetched", 0)
-        return [part | {"fetched": fetched[part["level"], part["bucket"]]} for part in latest]
+            place = part["level"], part["bucket"]
+            fetched[place] += part.get("fetched", 0)
+            arrivals[place] = added_arrivals(arrivals.get(place, []), part["arrivals"])
+        places = [(part["level"], part["bucket"]) for part in latest]
+        return [
+            part | {"fetched": fetched[place], "arrivals": arrivals[place]}
+            for part, place in zip(latest, places, strict=True)
+        ]
 
     @property
     def counted(self) -> list[dict[str, Any]]:

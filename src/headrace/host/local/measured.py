@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from time import perf_counter
 
 from headrace.host.local.run import Block, Runner, batches_of
@@ -12,6 +13,7 @@ from headrace.host.result import FinishedRun
 from headrace.io.json_fields import check_fields
 from headrace.plan.nodes import Output
 from headrace.stages.cut import Line, line_of
+from headrace.stages.load import stage_loads
 from headrace.stages.measures import RunCost
 
 __all__ = ["measure_local"]
@@ -44,4 +46,5 @@ def measure_local(
                 cost.hold(operators_of(runner.done.statistics[-1]))
         runner.end()
         cost.seconds = perf_counter() - began
+        cost.loads = stage_loads(chain.from_iterable(runner.done.statistics))
     return line, cost, runner.done

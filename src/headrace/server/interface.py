@@ -1,0 +1,134 @@
+"""What ways into the server see of it: connections, replies and subscriptions.
+
+Every call blocks; ways in with an event loop call them in threads. Errors are `HeadraceError`s, whose text a client may
+see: it never contains secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+__all__ = [
+    "Connection", "Form", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed", "SubscribedRows",
+    "Subscription", "Who",
+]  # fmt: skip
+
+Role = Literal["reader", "writer", "admin"]
+#: What a subscriber gets: physical events (`kind, le, re, re_new` and the columns), the latest row of each key
+#: (`_op` is `upsert` or `delete`), or rows that nothing changes any more (`le, re` and the columns).
+Form = Literal["events", "upsert", "final"]
+
+
+@dataclass(frozen=True)
+class Who:
+    """A client: the name of its token, or `local` on loopback without tokens; and what it may do."""
+
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply to a statement. `tag` names the statement as PostgreSQL does: `SELECT`, `CREATE STREAM`, `INSERT`."""
+
+    tag: str
+
+
+@dataclass(frozen=True)
+class RowsReply(Reply):
+    """Rows: of a query over what holds now, of SHOW, DESCRIBE and EXPLAIN."""
+
+    table: pa.Table
+    #: What a person should know too, such as rows that were not used.
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Said(Reply):
+    """A statement was carried out; `count` is the number of rows that it changed, if it changes rows."""
+
+    message: str
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class SubscribedRows:
+    """Some rows of a subscription, and the cursor after them. `cti` is the promise in force after them, in ticks."""
+
+    rows: pa.Table
+    cursor: str
+    cti: int
+    #: Whether they belong to the snapshot with which a subscription begins.
+    snapshot: bool = False
+
+
+class Subscription(Protocol):
+    """A place in a stream of answers."""
+
+    #: The columns of its pieces.
+    schema: pa.Schema
+
+    def next(self, timeout: float | None = None, rows: int | None = None) -> SubscribedRows | None:
+        """The next rows, at most so many; None if there are none within `timeout` seconds.
+
+        A cursor that is older than what is kept raises `SubscriptionError`, which names the first one that is.
+        """
+
+    def close(self) -> None:
+        """End it."""
+
+
+@dataclass(frozen=True)
+class Subscribed(Reply):
+    """A `SUBSCRIBE` statement: the subscription, which the client reads and closes."""
+
+    subscription: Subscription
+
+
+class Connection(Protocol):
+    """One client: its role, its settings (`SET`), its statements. One thread at a time."""
+
+    who: Who
+
+    def execute(self, text: str) -> Iterator[Reply]:
+        """Carry out the statements of a text, one after the other."""
+
+    def columns(self, text: str) -> pa.Schema | None:
+        """The columns of the rows that a statement will reply with; None if it replies with none."""
+
+    def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
+        """Insert rows into a table or into a stream that clients feed, and return how many, when they are on disk.
+
+        `key` identifies the call: one that is repeated with the same key inserts nothing, and returns the same.
+        """
+
+    def subscribe(
+        self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
+    ) -> Subscription:
+        """The present answer of a stream, a query, a table or a materialized view, and then its changes.
+
+        With a cursor, only what came after it. `key` are the columns that identify a row, for `upsert`.
+        """
+
+    def cancel(self) -> None:
+        """Interrupt the running statement, from another thread."""
+
+    def close(self) -> None:
+        """End it; subscriptions of this connection end too."""
+
+
+class Server(Protocol):
+    """A running server."""
+
+    def connect(self, who: Who) -> Connection:
+        """A connection of a client; its way in has checked who it is."""
+
+    def authenticate(self, token: str | None, *, loopback: bool) -> Who:
+        """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
+
+    def health(self) -> Mapping[str, Any]:
+        """What `/health` shows: `ok`, the state of every query, the version."""
