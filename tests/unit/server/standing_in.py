@@ -14,8 +14,11 @@ from headrace.server.access import LOCAL, check_role, needs
 from headrace.server.access.tokens import Tokens
 from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, SubscribedRows, Who
 from headrace.sql.parse import parse
+from headrace.time import INFINITY
 
-SCHEMA = pa.schema([("kind", pa.string()), ("le", pa.int64()), ("re", pa.int64()), ("n", pa.int64())])
+SCHEMA = pa.schema(
+    [("kind", pa.string()), ("le", pa.int64()), ("re", pa.int64()), ("re_new", pa.int64()), ("n", pa.int64())]
+)
 
 
 class StandIn:
@@ -158,7 +161,7 @@ class StandInSubscription:
         self.place += len(values)
         if -1 in values:
             raise SubscriptionError("it ends here", given="-1")
-        columns = [["insert"] * len(values), values, [(1 << 63) - 1] * len(values), values]
+        columns = [["insert"] * len(values), values, [INFINITY] * len(values), [None] * len(values), values]
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
         cursor = "" if snapshot and self.place < self.snapshot_end else str(self.place)
         return SubscribedRows(table, cursor, self.place, snapshot)

@@ -71,7 +71,7 @@ def test_a_snapshot_then_changes_then_on_from_the_cursor(server: StandIn, http: 
         first, second = rows(found, 3)
         assert [event["data"]["snapshot"] for event in (first, second)] == [True, True]
         assert ("id" in first, second["id"]) == (False, "3"), "a snapshot is whole or begins again"
-        assert first["data"]["rows"][0] == {"kind": "insert", "le": 1, "re": "inf", "n": 1}
+        assert first["data"]["rows"][0] == {"kind": "insert", "le": 1, "re": "inf", "re_new": None, "n": 1}
         server.add("numbers", [4])
         (third,) = rows(found, 1)
         assert (third["id"], third["data"]["snapshot"], third["data"]["cti"]) == ("4", False, 4)
