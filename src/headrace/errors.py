@@ -42,6 +42,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 from headrace.literals import sql_text

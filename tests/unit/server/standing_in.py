@@ -34,7 +34,8 @@ class StandIn:
         self.cancelled = threading.Event()
         self.well = True
 
-    def connect(self, who: Who) -> StandInConnection:
+    def connect(self, who: Who, origin: str = "") -> StandInConnection:
+        del origin
         return StandInConnection(self, who)
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
@@ -47,12 +48,14 @@ class StandIn:
         raise AccessError("this token is not known")
 
     def health(self) -> Mapping[str, Any]:
+        return {"ok": self.well, "version": "0", "queries": {"q": "running", "old": "stopped"}}
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
         report = {
             "batch": 3, "cti": "2024-01-01T00:00:00Z", "counts": {"numbers": {"rows": 5, "late": 1}},
             "operators": [{"operator": "join", "rows": 2, "bytes": 64}],
         }  # fmt: skip
-        running = {"state": "running", "report": report, "batch_seconds": [0.5, 0.25]}
-        return {"ok": self.well, "version": "0", "queries": {"q": running, "old": "stopped"}}
+        return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:

@@ -47,7 +47,7 @@ async def subscribe(ways: Ways, request: Request, who: Who) -> Response:
     def begin() -> Subscription:
         try:
             held.enter_context(ways.subscriptions.use(who))
-            connection = held.enter_context(ways.connected(who))
+            connection = held.enter_context(ways.connected(who, request))
             subscription = connection.subscribe(name, form, cursor, *([key] if key else []))
             held.callback(subscription.close)
         except BaseException:
