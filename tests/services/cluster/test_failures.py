@@ -1,7 +1,7 @@
 """Machines of a cluster that are lost inside a stage of a batch: nothing is lost, and nothing is counted twice.
 
 Tasks wait at a gate (`gates.py`), so each loss is known to hit the stage it is meant for. The seed draws the order of
-the losses, the stage of each, and how many times a gate is passed before it.
+the losses, the stage of each, and whether a gate is only passed before it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from tests.services.cluster.test_cluster import check
 
 from headrace.store.objects import ObjectStorage
 
-SEEDS = [int(seed) for seed in os.environ.get("HEADRACE_KILL_SEED", "1,2").split(",")]
+SEEDS = [int(seed) for seed in os.environ.get("HEADRACE_KILL_SEED", "5,6").split(",")]
 LOSSES = ("python", "executor", "worker", "driver")
-NAMES = ("demo", "join", "loop", "gated")
+MOST = 3
+NAMES = ("demo", "loop", "gated")
 
 
 def losses(draw: random.Random) -> list[tuple[str, str]]:
     """What is lost, and in which stage; nothing where a gate is only passed."""
     drawn = []
-    for loss in draw.sample(LOSSES, len(LOSSES)):
+    for loss in draw.sample(LOSSES, MOST):
         drawn += [("nothing", draw.choice(STAGES)) for _ in range(draw.randint(0, 1))]
         drawn.append((loss, draw.choice(STAGES)))
     return drawn
@@ -60,9 +61,9 @@ def test_machines_are_lost_in_the_middle_of_a_stage(
     s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive, cluster: SparkCluster, seed: int
 ):
     """A Python worker or an executor is killed, a worker is replaced by one with another disk, the driver moves."""
-    upload_input(s3_server, s3, tmp_path / "in", files=10, seed=seed)
     draw = random.Random(seed)
     turns = losses(draw)
+    upload_input(s3_server, s3, tmp_path / "in", files=2 * len(turns) + 2, seed=seed)  # a batch for each, and one more
     command = ("tests.services.cluster.driver", s3, ",".join(NAMES))
     close(s3, turns[0][1], 0)
     driver = drive(*command)
