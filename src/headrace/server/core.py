@@ -219,3 +219,15 @@ class HeadraceServer:
             "ok": self.running and all(query.state != "failed" for query in queries.values()),
             "queries": {name: query.state for name, query in queries.items()},
         }
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `/metrics` shows of every query that runs."""
+        running = {
+            served.query.name: served.query.running
+            for served in list(self.objects.values())
+            if served.query is not None and served.query.running is not None
+        }
+        return {
+            name: {"report": query.report, "batch_seconds": list(query.batch_seconds)}
+            for name, query in running.items()
+        }
