@@ -18,7 +18,10 @@ __all__ = ["Limits", "Slots"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a server. `connections` and `subscriptions` are for each client, by the name of its token."""
+    """The limits of a server; a `LimitError` names the one that was reached, in `allowed`.
+
+    `connections` and `subscriptions` are for each client, by the name of its token.
+    """
 
     #: Rows and bytes of the reply to one statement.
     reply_rows: int = 1_000_000
@@ -64,7 +67,7 @@ class Limits:
         """The error of a statement that took too long."""
         return LimitError(
             f"the statement took longer than {self.statement_seconds:g} s and was interrupted",
-            allowed=f"statement_seconds {self.statement_seconds:g}",
+            allowed=f"statement_seconds: {self.statement_seconds:g}",
             instead="a running QUERY, whose answers a SELECT or a SUBSCRIBE shows",
         )
 
@@ -75,7 +78,7 @@ class Limits:
             what
         ]
         return LimitError(
-            f"{noun} more {unit} than the limit", given=given, allowed=f"{allowed:,} {unit}", instead=instead
+            f"{noun} more {unit} than the limit", given=given, allowed=f"{name}: {allowed:,}", instead=instead
         )
 
 
@@ -96,7 +99,7 @@ class Slots:
                 raise LimitError(
                     f"{who.name} has {self._most} {self._what}, and may not have more",
                     given=self._most + 1,
-                    allowed=f"{self._most} {self._what} for each client",
+                    allowed=f"{self._what}: {self._most} for each client",
                     instead="end one of them, or start the server with a higher limit",
                 )
             self._used[who.name] += 1

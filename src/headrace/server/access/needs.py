@@ -42,6 +42,11 @@ STATEMENTS: Mapping[type[s.Statement], Role] = {
     changing.UpdateTable: "writer",
     changing.DeleteFrom: "writer",
     changing.Truncate: "writer",
+    s.ServerStatement: "writer",
+    s.StartQuery: "writer",
+    s.AlterQuery: "writer",
+    s.Subscribe: "reader",
+    s.CreateSecret: "admin",
 }
 
 #: The settings that others than administrators may SET, for their own connection.
@@ -93,6 +98,8 @@ def needs(statement: s.Statement, inside: Callable[[str], bool] = lambda _: Fals
         found.add(SETTINGS.get(statement.name.text.lower(), "admin"))
     if isinstance(statement, s.Ask) and (statement.name is not None or statement.query.into is not None):
         found.add("writer")
+    if isinstance(statement, s.Drop) and statement.kind == "secret":
+        found.add("admin")
     found |= {_place_needs(part, inside) for part in _parts(statement) if isinstance(part, s.SourceClause | s.Into)}
     return max(found, key=ROLES.index)
 

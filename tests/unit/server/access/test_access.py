@@ -233,7 +233,7 @@ def test_limits_of_a_reply():
     assert limits.check_reply(pa.table({"a": pa.array([1, 2])})).num_rows == 2
     with pytest.raises(LimitError, match="more rows") as caught:
         limits.check_reply(pa.table({"a": pa.array([1, 2, 3])}))
-    assert (caught.value.given, caught.value.allowed) == (3, "2 rows")
+    assert (caught.value.given, caught.value.allowed) == (3, "reply_rows: 2")
     with pytest.raises(LimitError, match="more bytes"):
         limits.check_reply(pa.table({"a": pa.array(["x" * 200])}))
     with pytest.raises(LimitError, match="the request has more bytes"):

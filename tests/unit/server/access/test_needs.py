@@ -33,6 +33,11 @@ def test_a_setting_that_is_listed_exists():
     [
         ("SELECT * FROM a", "reader"),
         ("SHOW STREAMS", "reader"),
+        ("SUBSCRIBE a", "reader"),
+        ("START QUERY a", "writer"),
+        ("ALTER QUERY a SET trigger = '1 s'", "writer"),
+        ("CREATE SECRET a AS 'x'", "admin"),
+        ("DROP SECRET a", "admin"),
         ("SHOW CREATE a", "reader"),
         ("DESCRIBE a", "reader"),
         ("EXPLAIN SELECT * FROM a", "reader"),
