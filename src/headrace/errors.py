@@ -42,6 +42,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 from headrace.literals import sql_text
@@ -147,7 +148,12 @@ class HeadraceError(Exception):
 
 
 def _rebuild(kind: type[HeadraceError], message: str, given: object, allowed: str, instead: str) -> HeadraceError:
-    error = kind.__new__(kind)
+    # Of a class of two builtins, only the `__new__` of the one that shapes its instances may be called.
+    shape: type[Any] = kind
+    while shape.__module__ != "builtins":
+        assert shape.__base__ is not None
+        shape = shape.__base__
+    error: HeadraceError = shape.__new__(kind)  # type: ignore[call-overload]
     HeadraceError.__init__(error, message, given=given, allowed=allowed, instead=instead)
     return error
 

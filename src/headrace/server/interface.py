@@ -124,11 +124,14 @@ class Connection(Protocol):
 class Server(Protocol):
     """A running server."""
 
-    def connect(self, who: Who) -> Connection:
-        """A connection of a client; its way in has checked who it is."""
+    def connect(self, who: Who, origin: str = "") -> Connection:
+        """A connection of a client; its way in has checked who it is. `origin` is its address, for the audit log."""
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
         """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows: `ok`, the state of every query, the version."""
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `/metrics` shows of every query that runs: `report` (`BatchReport`) and `batch_seconds` of the last."""

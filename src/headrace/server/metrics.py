@@ -1,7 +1,7 @@
 """What `/metrics` shows: requests and rows of clients as they are counted here, and queries as their reports have them.
 
-Prometheus' client counts; the state of queries is read from `Server.health()` when somebody asks. There, `queries` has
-for each name its state, or a mapping with `state`, `report` (`BatchReport`) and `batch_seconds`.
+Prometheus' client counts; the state of queries is read from `Server.health()` and `Server.reports()` when it is asked
+for.
 """
 
 from __future__ import annotations
@@ -57,38 +57,33 @@ class Metrics:
         """The text for Prometheus, and its content type."""
         self._subscribers.set(subscribers)
         queries = CollectorRegistry()
-        queries.register(_Queries(server.health(), self._clock()))
+        queries.register(_Queries(server.health(), server.reports(), self._clock()))
         return generate_latest(self._registry) + generate_latest(queries), CONTENT_TYPE_LATEST
 
 
 class _Queries:
     """The metrics of the queries in a report of health; a collector of Prometheus' client."""
 
-    def __init__(self, health: Mapping[str, Any], now: datetime) -> None:
-        self._health, self._now = health, now
+    def __init__(self, health: Mapping[str, Any], reports: Mapping[str, Mapping[str, Any]], now: datetime) -> None:
+        self._health, self._reports, self._now = health, reports, now
 
     def collect(self) -> Iterator[Metric]:
-        return query_metrics(self._health, self._now)
+        return query_metrics(self._health, self._reports, self._now)
 
 
-def query_metrics(health: Mapping[str, Any], now: datetime) -> Iterator[Metric]:
+def query_metrics(health: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], now: datetime) -> Iterator[Metric]:
     """The metrics of all queries: state, rows by fate, CTI and its lag, seconds of batches, state of operators."""
     up = GaugeMetricFamily("headrace_up", "Whether the server and all its queries are well.")
     up.add_metric([], 1.0 if health.get("ok") else 0.0)
     yield up
-    queries = {name: _entry(entry) for name, entry in health.get("queries", {}).items()}
     states = GaugeMetricFamily("headrace_query_state", "The state of a query.", labels=["query", "state"])
-    for name, entry in queries.items():
-        states.add_metric([name, str(entry.get("state"))], 1.0)
+    for name, state in health.get("queries", {}).items():
+        states.add_metric([name, str(state)], 1.0)
     yield states
-    reports = {name: entry["report"] for name, entry in queries.items() if entry.get("report")}
+    reports = {name: entry["report"] for name, entry in found.items() if entry.get("report")}
     yield from _progress(reports, now)
     yield from _rows_and_state(reports)
-    yield from _batches(queries)
-
-
-def _entry(found: Any) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {"state": found}
+    yield from _batches(found)
 
 
 def _progress(reports: Mapping[str, Mapping[str, Any]], now: datetime) -> Iterator[Metric]:

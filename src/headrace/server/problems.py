@@ -38,13 +38,10 @@ def error_from_json(found: Mapping[str, Any], text: str = "") -> HeadraceError:
         "instead": str(found.get("instead") or ""),
     }
     message = str(found.get("message") or "the server refused this without a reason")
-    error = kind.__new__(kind)
-    if isinstance(error, SqlError):
+    if issubclass(kind, SqlError):
         start, end = (*(found.get("at") or ()), 0, 0)[:2]
-        SqlError.__init__(error, message, text=text, at=(int(start), int(end)), **parts)
-    else:
-        HeadraceError.__init__(error, message, **parts)
-    return error
+        return kind(message, text=text, at=(int(start), int(end)), **parts)
+    return kind(message, **parts)
 
 
 def _below(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
@@ -53,4 +50,4 @@ def _below(kind: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
         yield from _below(child)
 
 
-_KINDS = {kind.code: kind for kind in _below(HeadraceError)}
+_KINDS = {kind.code: kind for kind in _below(HeadraceError) if kind.__module__ == HeadraceError.__module__}

@@ -14,8 +14,11 @@ from headrace.server.access import LOCAL, check_role, needs
 from headrace.server.access.tokens import Tokens
 from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, SubscribedRows, Who
 from headrace.sql.parse import parse
+from headrace.time import INFINITY
 
-SCHEMA = pa.schema([("kind", pa.string()), ("le", pa.int64()), ("re", pa.int64()), ("n", pa.int64())])
+SCHEMA = pa.schema(
+    [("kind", pa.string()), ("le", pa.int64()), ("re", pa.int64()), ("re_new", pa.int64()), ("n", pa.int64())]
+)
 
 
 class StandIn:
@@ -31,7 +34,8 @@ class StandIn:
         self.cancelled = threading.Event()
         self.well = True
 
-    def connect(self, who: Who) -> StandInConnection:
+    def connect(self, who: Who, origin: str = "") -> StandInConnection:
+        del origin
         return StandInConnection(self, who)
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
@@ -44,12 +48,14 @@ class StandIn:
         raise AccessError("this token is not known")
 
     def health(self) -> Mapping[str, Any]:
+        return {"ok": self.well, "version": "0", "queries": {"q": "running", "old": "stopped"}}
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
         report = {
             "batch": 3, "cti": "2024-01-01T00:00:00Z", "counts": {"numbers": {"rows": 5, "late": 1}},
             "operators": [{"operator": "join", "rows": 2, "bytes": 64}],
         }  # fmt: skip
-        running = {"state": "running", "report": report, "batch_seconds": [0.5, 0.25]}
-        return {"ok": self.well, "version": "0", "queries": {"q": running, "old": "stopped"}}
+        return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:
@@ -158,7 +164,7 @@ class StandInSubscription:
         self.place += len(values)
         if -1 in values:
             raise SubscriptionError("it ends here", given="-1")
-        columns = [["insert"] * len(values), values, [(1 << 63) - 1] * len(values), values]
+        columns = [["insert"] * len(values), values, [INFINITY] * len(values), [None] * len(values), values]
         table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
         cursor = "" if snapshot and self.place < self.snapshot_end else str(self.place)
         return SubscribedRows(table, cursor, self.place, snapshot)

@@ -92,13 +92,16 @@ def _guarded(ways: Ways, method: str, path: str) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
         started = time.monotonic()
         who: Who | None = None
+        begun = False
         try:
             if needed is not None:
                 who = await ways.identify(request)
                 check_role(who, needed, f"{method} {path}")
+            begun = True
             response: Response = await handler(ways, request, who)
         except AccessError as error:
-            ways.note(request, who, f"{method} {request.url.path}", error)
+            if not begun:
+                ways.note(request, who, f"{method} {request.url.path}", error)
             response = _refused(error, 401 if who is None else 403)
         except HeadraceError as error:
             response = _refused(error, _status(error, named="{name}" in path))

@@ -5,7 +5,7 @@ memory. One that takes nothing for a minute is disconnected; it continues from i
 
 An event has the cursor as its `id`, which browsers send back as `Last-Event-ID`. A batch of an Arrow stream has it in
 its metadata, with `cti` in ticks and `snapshot`; a batch without rows shows that the stream lives. Inside a snapshot
-there are no cursors: it is whole or begins again.
+there are no cursors: it is whole or begins again. `?only=snapshot` ends after it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ async def subscribe(ways: Ways, request: Request, who: Who) -> Response:
     name, form = str(request.path_params["name"]), _form(request)
     cursor = request.headers.get("last-event-id") or request.query_params.get("cursor") or None
     key = [column for column in request.query_params.get("key", "").split(",") if column]
-    most = _most(request, ways.limits.sent_rows)
+    most, only = _most(request, ways.limits.sent_rows), _only(request)
     held = ExitStack()
 
     def begin() -> Subscription:
         try:
             held.enter_context(ways.subscriptions.use(who))
-            connection = held.enter_context(ways.connected(who))
+            connection = held.enter_context(ways.connected(who, request))
             subscription = connection.subscribe(name, form, cursor, *([key] if key else []))
             held.callback(subscription.close)
         except BaseException:
@@ -63,7 +63,7 @@ async def subscribe(ways: Ways, request: Request, who: Who) -> Response:
         raise
     ways.note(request, who, what)
     make: Callable[[Subscription], _Encoding] = _ArrowBatches if accepts_arrow(request) else _SentEvents
-    return _Feed(ways, subscription, make(subscription), held, most)
+    return _Feed(ways, subscription, make(subscription), held, most, only=only)
 
 
 def _form(request: Request) -> Form:
@@ -81,14 +81,24 @@ def _most(request: Request, allowed: int) -> int:
     return int(given)
 
 
+def _only(request: Request) -> bool:
+    given = request.query_params.get("only", "")
+    if given not in ("", "snapshot"):
+        raise SchemaError("there is no such part of a subscription", given=given, allowed="only=snapshot")
+    return bool(given)
+
+
 class _Feed(Response):
     """Sends what a subscription gives until the client goes, or the server stops."""
 
-    def __init__(self, ways: Ways, subscription: Subscription, encoding: _Encoding, held: ExitStack, most: int) -> None:
+    def __init__(
+        self, ways: Ways, subscription: Subscription, encoding: _Encoding, held: ExitStack, most: int, *, only: bool
+    ) -> None:
         super().__init__(media_type=encoding.media_type)
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
         self.ways, self.subscription, self.encoding, self.held, self.most = ways, subscription, encoding, held, most
+        self.only = only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of the protocol
         try:
@@ -107,6 +117,8 @@ class _Feed(Response):
         try:
             while not self.ways.stopping:
                 piece = await self.ways.wait(self._next)
+                if self.only and (piece is None or not piece.snapshot):
+                    break
                 if piece is not None:
                     self.ways.metrics.sent(piece.rows.num_rows)
                     data = await self.ways.wait(lambda piece=piece: self.encoding.piece(piece))  # type: ignore[misc]
@@ -116,6 +128,8 @@ class _Feed(Response):
                     continue
                 await self._send(send, data)
                 said = time.monotonic()
+                if self.only and piece is not None and piece.cursor:
+                    break
         except HeadraceError as error:
             await self._send(send, self.encoding.failure(error))
         except TimeoutError:
@@ -123,7 +137,8 @@ class _Feed(Response):
         await self._send(send, self.encoding.end(), more=False)
 
     def _next(self) -> SubscribedRows | None:
-        return self.subscription.next(min(_SLICE, self.ways.settings.heartbeat), self.most)
+        wait = 0.0 if self.only else min(_SLICE, self.ways.settings.heartbeat)
+        return self.subscription.next(wait, self.most)
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         with anyio.fail_after(self.ways.settings.patience):

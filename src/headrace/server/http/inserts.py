@@ -35,18 +35,12 @@ async def insert(ways: Ways, request: Request, who: Who) -> Response:
     if batch is not None:
         return _Acknowledging(ways, request, who, name, key, batch)
     body = await read_body(request, ways.limits)
-    what = f"INSERT INTO {name}"
 
     def run() -> int:
-        with ways.connected(who) as connection:
+        with ways.connected(who, request) as connection:
             return connection.insert(name, rows_of(body, kind), key)
 
-    try:
-        count = await ways.call(run)
-    except Exception as error:
-        ways.note(request, who, what, error)
-        raise
-    ways.note(request, who, what)
+    count = await ways.call(run)
     ways.metrics.inserted(count)
     return JSONResponse({"rows": count, "key": key})
 
@@ -70,7 +64,7 @@ class _Acknowledging(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of the protocol
         del self.headers["content-length"]
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        total, number, failure = 0, 0, None
+        total, number = 0, 0
         try:
             async for first, lines in self._batches():
                 total += await self.ways.call(partial(self._insert, first, lines, number))
@@ -79,16 +73,14 @@ class _Acknowledging(Response):
         except (ClientDisconnect, OSError):
             return
         except HeadraceError as error:
-            failure = error
             await _line(send, {"error": error_to_json(error), "total": total})
         finally:
-            self.ways.note(self.request, self.who, f"INSERT INTO {self.name}", failure)
             self.ways.metrics.inserted(total)
         await send({"type": "http.response.body", "body": b""})
 
     def _insert(self, first: int, lines: list[bytes], number: int) -> int:
         key = None if self.key is None else f"{self.key}/{number}"
-        with self.ways.connected(self.who) as connection:
+        with self.ways.connected(self.who, self.request) as connection:
             return connection.insert(self.name, json_lines(lines, first), key)
 
     async def _batches(self) -> AsyncIterator[tuple[int, list[bytes]]]:

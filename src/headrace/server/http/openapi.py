@@ -49,7 +49,7 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
         ("text/event-stream", ARROW),
         queries={
             "form": "events, upsert or final", "cursor": "continue after it", "key": "columns of a key, for upsert",
-            "rows": "the most rows that are sent at once",
+            "rows": "the most rows that are sent at once", "only": "snapshot: end after it",
         },
         headers={"Last-Event-ID": "the cursor, as browsers send it"},
         example="curl -N 'localhost:8080/subscribe/trades?form=events'",

@@ -41,7 +41,7 @@ async def _carried_out(ways: Ways, request: Request, who: Who, text: str) -> Res
     running: list[Connection] = []
 
     def run() -> Response:
-        with ways.connected(who) as connection:
+        with ways.connected(who, request) as connection:
             running.append(connection)
             return encode(_replies(ways, connection, text))
 
@@ -54,10 +54,6 @@ async def _carried_out(ways: Ways, request: Request, who: Who, text: str) -> Res
         late = ways.limits.out_of_time()
         ways.note(request, who, text, late)
         raise late from error
-    except Exception as error:
-        ways.note(request, who, text, error)
-        raise
-    ways.note(request, who, text)
     return response
 
 

@@ -64,10 +64,10 @@ class Ways:
         return await anyio.to_thread.run_sync(function, limiter=self._waits)
 
     @contextmanager
-    def connected(self, who: Who) -> Iterator[Connection]:
+    def connected(self, who: Who, request: Request) -> Iterator[Connection]:
         """A connection for one request."""
         with self.connections.use(who):
-            connection = self.server.connect(who)
+            connection = self.server.connect(who, _origin(request))
             try:
                 yield connection
             finally:
@@ -85,10 +85,13 @@ class Ways:
         return await self.call(lambda: self.server.authenticate(token, loopback=loopback))
 
     def note(self, request: Request, who: Who | None, what: str, error: BaseException | None = None) -> None:
-        """Note a request in the audit log."""
+        """Note a request in the audit log; connections note statements and inserts."""
         if self.settings.audit is not None:
-            origin = request.client.host if request.client else "unknown"
-            self.settings.audit.note(who or Who("(unknown)", "reader"), origin, what, error)
+            self.settings.audit.note(who or Who("(unknown)", "reader"), _origin(request), what, error)
+
+
+def _origin(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
 
 
 def is_loopback(request: Request) -> bool:

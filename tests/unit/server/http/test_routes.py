@@ -11,7 +11,7 @@ import pytest
 from tests.unit.server.asking import AppClient
 from tests.unit.server.standing_in import StandIn, answer
 
-from headrace.server.access import ROUTES, Limits
+from headrace.server.access import LOCAL, ROUTES, Limits
 from headrace.server.access.needs import ROLES, allows
 from headrace.server.http import HttpSettings, make_app
 from headrace.server.http.openapi import DESCRIBED
@@ -103,8 +103,7 @@ def test_replies_and_bodies_are_bounded(server: StandIn):
 
 def test_a_client_has_so_many_connections(server: StandIn):
     client = connected(server, limits=Limits(connections=1))
-    ways = client.app.state.ways
-    with ways.connected(server.authenticate(None, loopback=True)):
+    with client.app.state.ways.connections.use(LOCAL):
         assert ask(client, "SHOW STREAMS").status_code == 429
     assert ask(client, "SHOW STREAMS").status_code == 200
 
