@@ -38,6 +38,9 @@ MODULES = {
 #: Classes that are not made by name, but come back from what is public.
 GIVEN = {
     "SavedQuery": "headrace.host.saved.query.SavedQuery",
+    "Client": "headrace.server.client.Client",
+    "ServerStream": "headrace.server.client.ServerStream",
+    "Subscriber": "headrace.server.client.Subscriber",
     "Expr": "headrace.expr.Expr",
     "Grouped": "headrace.api.grouped.Grouped",
     "Framed": "headrace.api.grouped.Framed",

@@ -101,6 +101,7 @@ from headrace.modules.builtin import time_weighted_avg
 from headrace.modules.registry import module, modules
 from headrace.patterns import classifier, final, match_number, next, offset, pattern, prev, state
 from headrace.schema import Schema, Type
+from headrace.server.client import connect
 from headrace.sql import script, sql, sql_aggregate
 from headrace.time import INFINITY, NEG_INFINITY
 
@@ -150,6 +151,7 @@ __all__ = [
     "col",
     "collect",
     "concat",
+    "connect",
     "console",
     "count",
     "count_by_end",

@@ -31,6 +31,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── HostError          a host that cannot start or has failed            (RuntimeError)
     └── ServerError        what a server cannot do                           (RuntimeError)
         ├── AccessError        a client that is not known, or may not do this (PermissionError)
+        ├── LimitError         more than the server allows one client
         └── SubscriptionError  a cursor older than what is kept
 
     RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
@@ -41,6 +42,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 from headrace.literals import sql_text
@@ -57,6 +59,7 @@ __all__ = [
     "HostError",
     "IntentError",
     "LateEvent",
+    "LimitError",
     "ModuleError",
     "ModuleFailed",
     "PatternError",
@@ -145,7 +148,12 @@ class HeadraceError(Exception):
 
 
 def _rebuild(kind: type[HeadraceError], message: str, given: object, allowed: str, instead: str) -> HeadraceError:
-    error = kind.__new__(kind)
+    # Of a class of two builtins, only the `__new__` of the one that shapes its instances may be called.
+    shape: type[Any] = kind
+    while shape.__module__ != "builtins":
+        assert shape.__base__ is not None
+        shape = shape.__base__
+    error: HeadraceError = shape.__new__(kind)  # type: ignore[call-overload]
     HeadraceError.__init__(error, message, given=given, allowed=allowed, instead=instead)
     return error
 
@@ -400,6 +408,12 @@ class AccessError(ServerError, PermissionError):
     """The client is not known, or its role does not allow this."""
 
     code = "ACCESS"
+
+
+class LimitError(ServerError):
+    """More rows, bytes, seconds, connections or subscriptions than the server allows one client."""
+
+    code = "LIMIT"
 
 
 class SubscriptionError(ServerError):

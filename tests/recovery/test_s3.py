@@ -196,6 +196,44 @@ def test_sources_on_s3_across_a_restart(s3: str):
     assert not hr.history_diff(stream.cht(), found, names=("expected", "found"))
 
 
+def test_folders_named_after_values_on_s3(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A driver dies while it copies the files of a batch; the next one makes each of them once."""
+    values = ["a", None, "x/y=1 %", "ü", ""]
+    rows = pa.table({"ts": pa.array(range(5), pa.int64()), "k": pa.array(values), "v": pa.array(range(5), pa.int64())})
+    stream = hr.from_arrow(rows, lifetime=hr.point("ts"))
+
+    def query() -> Any:
+        out = hr.files(f"{s3}/out", format="parquet", encoding="final", partition_by="k", sort_by="v")
+        return stream.start(out, checkpoint=str(tmp_path / "state"), host="local")
+
+    with monkeypatch.context() as broken:
+        copies = iter([True, True])
+        copy = ObjectStorage.copy
+
+        def copy_two(self: ObjectStorage, key: str, to: str) -> None:
+            if not next(copies, False):
+                raise StoreError("the store is gone")
+            copy(self, key, to)
+
+        broken.setattr(ObjectStorage, "copy", copy_two)
+        first = query()
+        with pytest.raises(SinkError, match="the store is gone"):
+            first.finish()
+        first.stop()
+    second = query()
+    second.finish()
+    second.stop()
+    files = list_files(f"{s3}/out")
+    assert sorted(files) == sorted(ObjectBatches(f"{s3}/out").files())
+    folders = {path.split("/")[-2] for path in files}
+    assert folders == {"k=a", "k=__HIVE_DEFAULT_PARTITION__", "k=x%2Fy%3D1 %25", "k=ü"}
+    again = hr.read_parquet(f"{s3}/out", "le LONG, k STRING, v LONG", lifetime=hr.point("le")).cht()
+    assert again.sort_by("v")["k"].to_pylist() == values
+    with pytest.raises(PlanError, match=r"cannot be merged .* object store") as caught:
+        hr.files(f"{s3}/out", format="parquet", compact=10)
+    assert "hr.delta_lake" in caught.value.instead
+
+
 def test_a_script_with_its_checkpoint_on_s3(tmp_path: Path, s3: str):
     (tmp_path / "ticks.csv").write_text("ts,price\n1,10\n2,20\n")
     script = tmp_path / "job.sql"

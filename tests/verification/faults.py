@@ -325,7 +325,7 @@ _WINDOWS = (
     ),
     Fault(
         "ties as they came", "headrace.operators.per_window.content", "TopContent.outputs",
-        '+ [(n, "ascending") for n in payload_names]', "",
+        "self._order.columns", "self._order.columns[: len(self.top.by)]",
         "events of equal rank are told apart by where they happen to stand",
     ),
     Fault(

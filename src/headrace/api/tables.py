@@ -21,6 +21,7 @@ from headrace.errors import SchemaError, TableError, UnknownColumn
 from headrace.expr import Expr, Value, evaluate, lit, predicate_mask
 from headrace.frames import frame_table
 from headrace.io.live_table import LiveTable, LiveTableRead
+from headrace.io.table_log import RowLog
 from headrace.io.tables import fitted, is_table
 from headrace.schema import RESERVED, Schema, SchemaLike
 from headrace.time import TimeLike, ticks
@@ -118,9 +119,10 @@ def table(
 
 
 def new_table(
-    name: str, schema: Schema, key: Sequence[str] = (), required: Sequence[str] = (), defaults: Mapping[str, Expr] = {}
-) -> Table:
-    """An empty table with these columns and their rules."""
+    name: str, schema: Schema, key: Sequence[str] = (), required: Sequence[str] = (), defaults: Mapping[str, Expr] = {},
+    log: RowLog | None = None,
+) -> Table:  # fmt: skip
+    """A table with these columns and their rules: empty, or with the rows of a log."""
     for column in schema.names:
         if column in RESERVED or column.startswith("__"):
             raise SchemaError(
@@ -132,7 +134,7 @@ def new_table(
     for column in (*key, *required, *defaults):
         if column not in schema:
             raise UnknownColumn.of(column, schema.names, f"table {name}")
-    live = LiveTable(name, schema, clock=now, key=key, required=required, defaults=defaults)
+    live = LiveTable(name, schema, clock=now, key=key, required=required, defaults=defaults, log=log)
     return Table(LiveTableRead(live).source, live)
 
 

@@ -29,7 +29,7 @@ from headrace.io.decoded import DecodedBlock
 from headrace.io.formats import Format, read_file
 from headrace.io.json import read_json
 from headrace.io.spans import span_texts
-from headrace.schema import Field, Schema, Type
+from headrace.schema import RESERVED, Field, Schema, Type
 from headrace.time import INFINITY
 
 __all__ = [
@@ -44,6 +44,8 @@ PHYSICAL = (
     Field("re_new", Type.LONG),
 )
 _CHUNK = 1 << 17
+#: The greatest integer up to which 64-bit floats hold all, and the digits of decimals that they hold.
+_EXACT, _DIGITS = 1 << 53, 15
 _TO_ESCAPE = r'["\\\x00-\x1f]'
 _DAY = 86_400_000_000
 _YEARS = (-62_135_596_800_000_000, 253_402_300_800_000_000)  # 0001-01-01 to 9999-12-31: years of four digits
@@ -110,27 +112,36 @@ def _end(ends: pa.Array) -> pa.Array:
     return _or_null(pc.if_else(pc.equal(ends, INFINITY), '"inf"', ends.cast(pa.string())))
 
 
-def json_objects(batch: pa.RecordBatch) -> pa.Array:
-    """Each row as the text of a JSON object."""
+def json_objects(batch: pa.RecordBatch, *, exact: bool = False) -> pa.Array:
+    """Each row as the text of a JSON object.
+
+    `exact`: numbers that readers with 64-bit floats would round are texts: integers beyond 2^53, and columns of
+    DECIMAL with more than 15 digits. Ticks of a lifetime that are infinite are `"inf"` then.
+    """
     if batch.num_columns == 0:
         return pa.array(["{}"] * batch.num_rows)
     parts: list[Any] = []
     for i, name in enumerate(batch.schema.names):
-        parts += ["{" if i == 0 else ", ", json.dumps(name, ensure_ascii=False) + ": ", _json(batch.column(i))]
+        parts += ["{" if i == 0 else ", ", json.dumps(name, ensure_ascii=False) + ": "]
+        values = batch.column(i)
+        texts = _json(values, exact=exact)
+        if exact and name in RESERVED and pa.types.is_int64(values.type):
+            texts = pc.if_else(pc.fill_null(pc.equal(values, INFINITY), False), '"inf"', texts)
+        parts.append(texts)
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def _json(values: pa.Array) -> pa.Array:
+def _json(values: pa.Array, *, exact: bool = False) -> pa.Array:
     """A column as JSON texts."""
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     if pa.types.is_list(values.type):
         lists = Lists.of(values)
-        inside = pc.binary_join(lists.with_elements(_json(lists.elements)), ", ")
+        inside = pc.binary_join(lists.with_elements(_json(lists.elements, exact=exact)), ", ")
         return _or_null(pc.binary_join_element_wise("[", inside, "]", ""))
     if pa.types.is_struct(values.type):
         names = [values.type.field(place).name for place in range(values.type.num_fields)]
-        inside = json_objects(pa.RecordBatch.from_arrays(struct_parts(values), names))
+        inside = json_objects(pa.RecordBatch.from_arrays(struct_parts(values), names), exact=exact)
         return pc.if_else(pc.is_null(values), "null", inside)
     if pa.types.is_timestamp(values.type):
         return _or_null(pc.binary_join_element_wise('"', iso_texts(values), '"', ""))
@@ -138,11 +149,31 @@ def _json(values: pa.Array) -> pa.Array:
         return _text(span_texts(values))
     if pa.types.is_floating(values.type):
         return _float(values)
+    if exact and _is_rounded(values):
+        return _exact(values)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         return _or_null(values.cast(pa.string()))
     if pa.types.is_decimal(values.type):
         return _or_null(to_texts(values))
     return _text(values.cast(pa.string()))
+
+
+def _is_rounded(values: pa.Array) -> bool:
+    """Whether 64-bit floats do not hold all values of a column."""
+    if pa.types.is_decimal(values.type):
+        return bool(values.type.precision > _DIGITS)
+    if not pa.types.is_integer(values.type) or values.type.bit_width < 64:
+        return False
+    bounds = pc.min_max(values).as_py()
+    return bounds["min"] is not None and (bounds["min"] < -_EXACT or bounds["max"] > _EXACT)
+
+
+def _exact(values: pa.Array) -> pa.Array:
+    if pa.types.is_decimal(values.type):
+        return _text(to_texts(values))
+    texts = values.cast(pa.string())
+    wide = pc.or_(pc.less(values, -_EXACT), pc.greater(values, _EXACT))
+    return _or_null(pc.if_else(wide, pc.binary_join_element_wise('"', texts, '"', ""), texts))
 
 
 def _or_null(texts: pa.Array) -> pa.Array:

@@ -29,8 +29,8 @@ from headrace.errors import HeadraceError, SourceError
 from headrace.io.object_files import find_objects, is_object, object_now, open_object
 
 __all__ = [
-    "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "ListedFile", "behind_link", "changed_or_new", "list_files",
-    "listing", "local_path", "open_file", "open_stream", "source_errors",
+    "MAX_EXPANSION", "ORDERS", "FileOrder", "FileState", "ListedFile", "behind_link", "changed_or_new", "in_order",
+    "list_files", "listing", "local_path", "open_file", "open_stream", "source_errors",
 ]  # fmt: skip
 
 #: How many times its size a compressed file may decompress to, by default.
@@ -186,14 +186,19 @@ def list_files(path: str) -> list[str]:
     return [file.path for file in listing(path)]
 
 
-def listing(path: str, order: FileOrder = "time") -> list[ListedFile]:
+def listing(path: str, order: FileOrder = "time", after: str = "") -> list[ListedFile]:
     """The data files of a path, a directory with its sub-directories, or a glob, in the order of reading.
 
-    A glob or directory may be empty; a plain path must exist.
+    A glob or directory may be empty; a plain path must exist. `after` is for object stores, see `find_objects`.
     """
     local = local_path(path)
     with source_errors(path):
-        files = list(_local_files(local) if local is not None else _remote_files(path))
+        files = list(_local_files(local) if local is not None else _remote_files(path, after))
+    return in_order(files, order)
+
+
+def in_order(files: Iterable[ListedFile], order: FileOrder) -> list[ListedFile]:
+    """Files in the order of reading."""
     if order == "name":
         return sorted(files, key=lambda file: file.path)
     return sorted(files, key=lambda file: (file.modified, file.path, file.size))  # faster than comparing the values
@@ -263,9 +268,9 @@ def _matches(pattern: Path) -> Iterator[Path]:
     return Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor)))
 
 
-def _remote_files(uri: str) -> Iterator[ListedFile]:
+def _remote_files(uri: str, after: str) -> Iterator[ListedFile]:
     if is_object(uri):
-        yield from (ListedFile(*file) for file in find_objects(uri))
+        yield from (ListedFile(*file) for file in find_objects(uri, after))
         return
     files, name = _file_system(uri)
     info = files.get_file_info(name)

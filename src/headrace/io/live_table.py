@@ -28,42 +28,52 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from headrace.columnar import to_numpy
 from headrace.errors import TableError
+from headrace.events import history, to_changes
 from headrace.expr import Expr, evaluate
 from headrace.io.adapter import Offsets, SourceAdapter
 from headrace.io.decoded import DecodedBlock, refused_table
 from headrace.io.origins import AdapterRead
+from headrace.io.table_log import LoggedElsewhere, MemoryLog, Places, RowLog
 from headrace.plan.nodes import Admit, Node, Source
 from headrace.plan.policies import Explicit, Physical
 from headrace.schema import Field, Schema, Type
 from headrace.time import BEGINNING, INFINITY, format_ticks
 
-__all__ = ["ChangingTable", "LiveTable", "LiveTableRead"]
+__all__ = ["ChangingTable", "LiveTable", "LiveTableRead", "log_columns"]
 
 _PROMISE_EVERY = 1_000_000  # ticks between two promises
-_PROMISES_KEPT = 1000  # the latest ones: a batch that runs again reads the same
 _TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
 _PARTITION = "changes"
-Places = NDArray[np.int64]
+
+
+def log_columns(schema: Schema) -> Schema:
+    """The columns of the log of a table with these columns."""
+    return Schema((*_TIMES, *schema))
+
+
+def _same(logged: LoggedElsewhere) -> LoggedElsewhere:
+    return logged
 
 
 class ChangingTable:
     """A table that queries read by the log of its changes."""
 
-    def __init__(self, name: str, schema: Schema) -> None:
+    #: Whether users see its times as dates from the beginning, whatever statements say later.
+    dated = False
+
+    def __init__(self, name: str, schema: Schema, log: RowLog | None = None) -> None:
         self.name, self.schema = name, schema
         #: Whether its times are given as numbers, not as dates.
         self.numbers = False
-        self._log = _Log(Schema((*_TIMES, *schema)))
+        self._log = MemoryLog(log_columns(schema)) if log is None else log
         self._lock = threading.RLock()
 
     def __str__(self) -> str:
@@ -78,6 +88,11 @@ class ChangingTable:
     def log_schema(self) -> Schema:
         """The columns of the log."""
         return self._log.schema
+
+    @property
+    def row_log(self) -> RowLog:
+        """The log itself."""
+        return self._log
 
     @property
     def changes(self) -> int:
@@ -110,7 +125,7 @@ class ChangingTable:
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker of Spark reads the log from files; driver and workers share the directory, as they share checkpoints.
         with self._lock:
-            return _StoredTable, (self.name, self.log_schema, str(self._log.stored()))
+            return _same, (self._log.elsewhere(self.name),)
 
 
 class LiveTable(ChangingTable):
@@ -129,8 +144,9 @@ class LiveTable(ChangingTable):
         key: Sequence[str] = (),
         required: Sequence[str] = (),
         defaults: Mapping[str, Expr] | None = None,
+        log: RowLog | None = None,
     ) -> None:
-        super().__init__(name, schema)
+        super().__init__(name, schema, log)
         self.key = tuple(key)
         self.required = tuple(dict.fromkeys((*key, *required)))
         self.defaults = dict(defaults or {})
@@ -141,6 +157,21 @@ class LiveTable(ChangingTable):
         self.latest = BEGINNING
         #: Whether a started query follows it; whether its latest statement took its time from the clock.
         self._followed, self._clocked = False, True
+        if len(self._log):
+            self._restore()
+
+    def _restore(self) -> None:
+        """Continue with a log that has rows."""
+        events = self.log(0, len(self._log))
+        promises = events.filter(pc.equal(events["kind"], "cti"))
+        held = history(to_changes(events, self.schema))
+        held = held.filter(pc.equal(held["re"], INFINITY))
+        self.rows, self._starts = held.select(list(self.schema.names)), to_numpy(held["le"])
+        times = [pc.max(events[name]).as_py() for name in ("le", "re_new")]
+        self.latest = max(BEGINNING, *(time for time in times if time is not None))
+        self._log.promised = pc.max(promises["le"]).as_py() or BEGINNING
+        self._followed = promises.num_rows > 0
+        self._clocked, self.numbers = bool(self._log.about.get("clocked", 1)), bool(self._log.about.get("numbers", 0))
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -169,11 +200,11 @@ class LiveTable(ChangingTable):
             self._check(rows, whole)
             deleted = self._events("retract", self.rows.take(pa.array(gone)), self._starts[gone], time)
             inserted = self._events("insert", rows, np.full(rows.num_rows, time))
-            self._log.append(pa.concat_tables([deleted, inserted]))
+            numbers = numbers if at is not None else self.numbers
+            self._log.append(pa.concat_tables([deleted, inserted]), clocked=at is None, numbers=numbers)
             self.rows = whole.combine_chunks()
             self._starts = np.concatenate([self._starts[kept], np.full(rows.num_rows, time)])
-            self.latest, self._clocked = time, at is None
-            self.numbers = numbers if at is not None else self.numbers
+            self.latest, self._clocked, self.numbers = time, at is None, numbers
             return int(rows.num_rows)
 
     def filled(self, given: pa.Table) -> pa.Table:
@@ -249,116 +280,6 @@ def _words(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.items())
 
 
-class _Log:
-    """Rows that only grow, in memory, and in files once another process reads them; statements and queries share it.
-
-    In memory, old promises are left out: a later one says more. All rows keep their numbers.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.promised = BEGINNING
-        self._table: pa.Table = schema.arrow.empty_table()
-        self._numbers: Places = np.empty(0, np.int64)
-        self._parts: list[tuple[int, pa.Table]] = []
-        self._count = self._promises = 0
-        self._folder: TemporaryDirectory[str] | None = None
-        self._lock = threading.RLock()
-
-    def __len__(self) -> int:
-        return self._count
-
-    def append(self, rows: pa.Table) -> None:
-        with self._lock:
-            if self._folder is not None:
-                _write(Path(self._folder.name), self._count, rows)
-            self._parts.append((self._count, rows))
-            self._count += rows.num_rows
-
-    def promise(self, row: pa.Table, time: int) -> None:
-        """Append a promise."""
-        with self._lock:
-            self.append(row)
-            self.promised = time
-            self._promises += 1
-            if self._promises > 2 * _PROMISES_KEPT:
-                self._thin()
-
-    def _thin(self) -> None:
-        self._gather()
-        promises = np.flatnonzero(np.asarray(pc.equal(self._table["kind"], "cti")))
-        kept = np.ones(self._table.num_rows, bool)
-        kept[promises[:-_PROMISES_KEPT]] = False
-        self._table, self._numbers = self._table.filter(pa.array(kept)).combine_chunks(), self._numbers[kept]
-        self._promises = _PROMISES_KEPT
-
-    def _gather(self) -> None:
-        if self._parts:
-            numbers = [np.arange(start, start + rows.num_rows) for start, rows in self._parts]
-            self._numbers = np.concatenate([self._numbers, *numbers])
-            self._table = pa.concat_tables([self._table, *(rows for _, rows in self._parts)])
-            self._parts = []
-
-    def rows(self, start: int, end: int) -> tuple[Places, pa.Table]:
-        """The rows from a number up to another that are there, and their numbers."""
-        with self._lock:
-            self._gather()
-            first, last = np.searchsorted(self._numbers, (start, end))
-            return self._numbers[first:last], self._table.slice(first, last - first)
-
-    def stored(self) -> Path:
-        """The folder with all rows; rows that come later are written there, too."""
-        with self._lock:
-            if self._folder is None:
-                self._folder = TemporaryDirectory(prefix="headrace-table-")
-                _write(Path(self._folder.name), 0, self._whole())
-            return Path(self._folder.name)
-
-    def _whole(self) -> pa.Table:
-        """All rows; what was left out is the promise of the beginning, which says nothing."""
-        numbers, rows = self.rows(0, len(self))
-        said_nothing = pa.Table.from_pylist([{"kind": "cti", "le": BEGINNING}], schema=self.schema.arrow)
-        every = np.zeros(len(self), np.int64)
-        every[numbers] = np.arange(1, len(numbers) + 1)
-        return pa.concat_tables([said_nothing, rows]).take(pa.array(every))
-
-
-def _write(folder: Path, start: int, rows: pa.Table) -> None:
-    part = folder / f"{start:015}.part"
-    with pa.ipc.new_file(str(part), rows.schema) as writer:
-        writer.write_table(rows)
-    part.rename(part.with_suffix(".arrow"))
-
-
-@dataclass(frozen=True)
-class _StoredTable:
-    """The log of a table in another process."""
-
-    name: str
-    log_schema: Schema
-    folder: str
-
-    def __str__(self) -> str:
-        return f"table {self.name}"
-
-    def numbered_log(self, start: int, end: int) -> tuple[Places, pa.Table]:
-        """Rows of the log, with their numbers."""
-        files = sorted(Path(self.folder).glob("*.arrow"))
-        starts = [int(file.stem) for file in files]
-        wanted = [
-            file
-            for file, first, last in zip(files, starts, [*starts[1:], end], strict=True)
-            if first < end and last > start
-        ]
-        rows = pa.concat_tables([self.log_schema.arrow.empty_table(), *(_read(file) for file in wanted)])
-        return np.arange(start, end), rows.slice(start - (int(wanted[0].stem) if wanted else start), end - start)
-
-
-def _read(file: Path) -> pa.Table:
-    with pa.ipc.open_file(str(file)) as reader:
-        return reader.read_all()
-
-
 @dataclass(frozen=True)
 class LiveTableRead(SourceAdapter):
     """The log of a table as a source; `until` is the number of its rows that a run to the end reads, by default all."""
@@ -392,4 +313,6 @@ class LiveTableRead(SourceAdapter):
     @property
     def source(self) -> Node:
         """The node of the table's history."""
-        return Admit(Source(AdapterRead(self), self.schema, Physical(), Explicit("raise"), "raise", dated=False))
+        return Admit(
+            Source(AdapterRead(self), self.schema, Physical(), Explicit("raise"), "raise", dated=self.table.dated)
+        )

@@ -41,29 +41,31 @@ def object_now(url: str) -> Found | None:
     return modified, url, size
 
 
-def find_objects(url: str) -> Iterator[Found]:
+def find_objects(url: str, after: str = "") -> Iterator[Found]:
     """The files of a URL: itself, all files below it, or those that match its pattern.
 
+    `after` is the URL of one of several files: only those that follow it in the order of names are listed.
     Raise `FileNotFoundError` if there are none, unless the URL is a pattern or ends with `/`: files may come later.
     """
     store, key = _split(url)
+    start = _split(after)[1] if after else ""
     if has_magic(key):
         parts = key.split("/")
         fixed = next(place for place, part in enumerate(parts) if has_magic(part))
-        yield from _below(store, "/".join(parts[:fixed]), parts[fixed:])
+        yield from _below(store, "/".join(parts[:fixed]), parts[fixed:], start)
         return
-    own = object_now(url) if key and not url.endswith("/") else None
+    own = object_now(url) if key and not url.endswith("/") and not after else None
     if own is not None:
         yield own
         return
-    files = list(_below(store, key.rstrip("/"), ["**"]))
-    if not files and not url.endswith("/"):
+    files = list(_below(store, key.rstrip("/"), ["**"], start))
+    if not files and not url.endswith("/") and not after:
         raise FileNotFoundError(url)
     yield from files
 
 
-def _below(store: ObjectStorage, prefix: str, pattern: Sequence[str]) -> Iterator[Found]:
-    for key, size, modified in store.listed(prefix):
+def _below(store: ObjectStorage, prefix: str, pattern: Sequence[str], after: str) -> Iterator[Found]:
+    for key, size, modified in store.listed(prefix, after):
         parts = key.removeprefix(f"{prefix}/" if prefix else "").split("/")
         if not any(part.startswith(("_", ".")) for part in parts) and _matches(parts, pattern):
             yield modified, store.uri(key), size

@@ -116,10 +116,13 @@ class FileSink(Sink):
     def _check_compact(self) -> None:
         if type(self.compact) is not int or self.compact < 2:
             raise PlanError("compact is a number of batches", given=self.compact, allowed="2 or more")
-        if self.format != "parquet" or local_path(self.path) is None:
+        if self.format != "parquet":
+            raise PlanError("only Parquet is compacted", given=f"format={self.format!r}", instead="format='parquet'")
+        if local_path(self.path) is None:
             raise PlanError(
-                "only Parquet in a local directory is compacted", given=f"format={self.format!r}, {self.path}",
-                instead="format='parquet' and a directory; on object stores hr.delta_lake(..., compact=100)",
+                "small files cannot be merged into others in one step on an object store: who lists them would see "
+                "rows twice, or miss some", given=self.path,
+                instead="hr.delta_lake(..., compact=100), a table whose log says which files count; or no compact=",
             )  # fmt: skip
 
     def check_columns(self, payload: Schema) -> None:

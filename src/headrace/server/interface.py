@@ -6,7 +6,7 @@ see: it never contains secrets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -106,10 +106,12 @@ class Connection(Protocol):
         `key` identifies the call: one that is repeated with the same key inserts nothing, and returns the same.
         """
 
-    def subscribe(self, name: str, form: Form = "events", cursor: str | None = None) -> Subscription:
+    def subscribe(
+        self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
+    ) -> Subscription:
         """The present answer of a stream, a query, a table or a materialized view, and then its changes.
 
-        With a cursor, only what came after it.
+        With a cursor, only what came after it. `key` are the columns that identify a row, for `upsert`.
         """
 
     def cancel(self) -> None:
@@ -122,11 +124,14 @@ class Connection(Protocol):
 class Server(Protocol):
     """A running server."""
 
-    def connect(self, who: Who) -> Connection:
-        """A connection of a client; its way in has checked who it is."""
+    def connect(self, who: Who, origin: str = "") -> Connection:
+        """A connection of a client; its way in has checked who it is. `origin` is its address, for the audit log."""
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
         """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows: `ok`, the state of every query, the version."""
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `/metrics` shows of every query that runs: `report` (`BatchReport`) and `batch_seconds` of the last."""

@@ -38,6 +38,7 @@ __all__ = [
     "column_name",
     "created",
     "deleted",
+    "given_values",
     "inserted",
     "inserted_values",
     "moment",
@@ -85,6 +86,13 @@ def _known(context: Context, schema: Schema, name: s.Name, table: str) -> str:
 def inserted_values(context: Context, catalog: Catalog, entry: LiveEntry, part: s.InsertValues) -> str:
     """Insert the rows of VALUES."""
     live = entry.table.live
+    given = given_values(context, catalog, entry, part)
+    with context.at(part):
+        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
+
+
+def given_values(context: Context, catalog: Catalog, entry: LiveEntry | StreamEntry, part: s.InsertValues) -> pa.Table:
+    """The rows of VALUES, in the types of their columns."""
     fields = _targets(context, entry, part.columns)
     columns: list[list[pa.Array]] = [[] for _ in fields]
     for row in part.rows:
@@ -92,12 +100,10 @@ def inserted_values(context: Context, catalog: Catalog, entry: LiveEntry, part: 
         for place, (field, value) in enumerate(zip(fields, row.values, strict=True)):
             expr = _constant(context, catalog, value, field)
             columns[place].append(_evaluated(context, value, expr, _NO_COLUMNS, field))
-    given = pa.table(
+    return pa.table(
         [pa.chunked_array(column, field.type.arrow) for field, column in zip(fields, columns, strict=True)],
         names=[field.name for field in fields],
     )
-    with context.at(part):
-        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
 
 
 def inserted(
@@ -131,7 +137,7 @@ def _inserted(entry: LiveEntry, count: int) -> str:
     return f"{counted(count, 'row')} inserted into {entry.name}"
 
 
-def _targets(context: Context, entry: LiveEntry, columns: Sequence[s.Name]) -> list[Field]:
+def _targets(context: Context, entry: LiveEntry | StreamEntry, columns: Sequence[s.Name]) -> list[Field]:
     """The columns that an INSERT names, by default all."""
     schema = entry.schema
     names = [_known(context, schema, name, entry.name) for name in columns]

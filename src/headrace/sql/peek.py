@@ -18,6 +18,7 @@ from headrace.api.running import run_quietly
 from headrace.api.stream import Stream
 from headrace.host.result import Result
 from headrace.sql import syntax as s
+from headrace.sql.bind.clauses import ORDERED
 from headrace.sql.bind.grouping import column_name
 from headrace.sql.bind.relations import plain
 from headrace.sql.printer import to_sql
@@ -27,8 +28,6 @@ __all__ = ["Order", "current", "current_rows", "with_keys"]
 
 #: Columns to sort by, whether each descends, and whether its NULLs are first.
 Order = Sequence[tuple[str, bool, bool]]
-#: The values of ORDER BY that are not in the list of a query, as columns behind it.
-_KEY = "_sql_order"
 
 
 def current_rows(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
@@ -47,7 +46,7 @@ def current(result: Result, order: Order = ()) -> pa.Table:
             for name, down, first in order
         ]
         rows = rows.take(pc.sort_indices(rows, sort_keys=keys))
-    return rows.drop_columns([name for name in rows.column_names if name.startswith(_KEY)])
+    return rows.drop_columns([name for name in rows.column_names if name.startswith(ORDERED)])
 
 
 def with_keys(query: s.Query) -> tuple[s.Query, Order]:
@@ -65,7 +64,7 @@ def with_keys(query: s.Query) -> tuple[s.Query, Order]:
         if name is None:
             if body.distinct:
                 return query, ()
-            name = f"{_KEY}{len(order)}"
+            name = f"{ORDERED}{len(order)}"
             entries.append(s.Entry(key.value, s.Name(name, at=key.at), at=key.at))
         order.append((name, key.descending, key.nulls == "first"))
     rest = () if body.limit is None else body.order

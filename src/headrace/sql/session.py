@@ -110,7 +110,7 @@ class SqlSession(TableStatements, ViewStatements):
         with context.at(part):
             if getattr(part, "if_not_exists", False) and self._exists(part):
                 return Done(part, f"{part.name.text} exists already")  # type: ignore[attr-defined]
-            return self._statements[type(part)](self, context, part)
+            return self.statements[type(part)](self, context, part)
 
     def _exists(self, part: s.Statement) -> bool:
         """Whether there is already what a CREATE … IF NOT EXISTS would create."""
@@ -378,7 +378,15 @@ class SqlSession(TableStatements, ViewStatements):
         self.catalog.settings[name] = value
         return Done(part, without_secrets(f"{name} = {sql_text(value)}"))
 
-    _statements: ClassVar[Mapping[type[s.Statement], Callable[[SqlSession, Context, Any], Outcome]]] = {
+    def _on_server(self, context: Context, part: s.ServerStatement) -> Outcome:
+        raise context.error(
+            part,
+            "only a server does this: here queries run when they are asked",
+            given=to_sql(part).partition("\n")[0],
+            instead="headrace serve, and headrace sql --server URL",
+        )
+
+    statements: ClassVar[Mapping[type[s.Statement], Callable[[SqlSession, Context, Any], Outcome]]] = {
         s.CreateSchema: _create_schema,
         s.CreateStream: _create_stream,
         s.CreateAggregate: _create_aggregate,
@@ -390,6 +398,7 @@ class SqlSession(TableStatements, ViewStatements):
         s.Verify: _verify,
         s.Show: _show,
         s.Set: _set,
+        **dict.fromkeys((s.StartQuery, s.AlterQuery, s.Subscribe, s.CreateSecret), _on_server),
         **TableStatements.table_statements,
         **ViewStatements.view_statements,
     }

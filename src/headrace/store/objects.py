@@ -45,8 +45,10 @@ _KEYS = {
 }
 _VENDORS = {"s3": "AWS", "gs": "GOOGLE", "abfs": "AZURE"}
 #: How often and how long calls are repeated if a store cannot be reached or fails.
-_RETRIED = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
+_RETRIED = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}
 _TIMEOUT = timedelta(minutes=5)
+#: A call that only reads is repeated if the store sends nothing for so long. Writing may take longer.
+_SILENCE = timedelta(seconds=30)
 #: Larger files are read in parts of so many bytes, in parallel.
 _PART = 16 << 20
 _READERS = 4
@@ -71,7 +73,8 @@ class ObjectStorage(RemoteStorage):
                 instead="a bucket of an object store, or a directory on a file system that all workers mount",
             )
         self._url = _checked(url)
-        self._store: Any = None
+        #: The clients for reading and for writing.
+        self._clients: dict[bool, Any] = {}
         #: Immutable files that workers read repeatedly, kept on their machine if `keep`.
         self._kept = KeptFiles(self.place) if keep else None
 
@@ -83,7 +86,7 @@ class ObjectStorage(RemoteStorage):
         return f"ObjectStorage({self.place!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": None}
+        return {**self.__dict__, "_clients": {}}
 
     # --- the calls of a store -----------------------------------------------------------------------------------------
 
@@ -100,7 +103,7 @@ class ObjectStorage(RemoteStorage):
         pieces = [memoryview(p).cast("B") for p in (data if isinstance(data, Pieces) else [data]) if memoryview(p)]
         with self._errors(f"cannot write {key!r}", open_ended=True):
             try:
-                obstore.put(self._connected(), key, pieces or b"", mode="create")
+                obstore.put(self._connected(writing=True), key, pieces or b"", mode="create")
             except AlreadyExistsError:
                 return False
         return True
@@ -143,10 +146,13 @@ class ObjectStorage(RemoteStorage):
     def sizes(self, folder: str = "") -> dict[str, int]:
         return {key: size for key, size, _ in self.listed(folder)}
 
-    def listed(self, folder: str = "") -> list[tuple[str, int, int]]:
-        """The keys of all files below a folder, in order, with their lengths and modification times (ns)."""
+    def listed(self, folder: str = "", after: str = "") -> list[tuple[str, int, int]]:
+        """The keys of all files below a folder, in order, with their lengths and modification times (ns).
+
+        `after` is a key: the store lists only those that follow it, and is not asked for the others.
+        """
         with self._errors(f"cannot list {folder or self.place!r}"):
-            pages = obstore.list(self._connected(), folder or None)
+            pages = obstore.list(self._connected(), folder or None, offset=after or None)
             return sorted(
                 (str(about["path"]), int(about["size"]), _modified(about)) for page in pages for about in page
             )
@@ -174,7 +180,7 @@ class ObjectStorage(RemoteStorage):
     def copy(self, key: str, to: str) -> None:
         """Copy a file inside the store; an existing file is replaced."""
         with self._errors(f"cannot copy {key!r}"):
-            obstore.copy(self._connected(), key, to)
+            obstore.copy(self._connected(writing=True), key, to)
 
     def uri(self, key: str) -> str:
         """The URL of a file."""
@@ -205,13 +211,14 @@ class ObjectStorage(RemoteStorage):
             instead="another store, or a directory that all workers can reach",
         )
 
-    def _connected(self) -> Any:
-        if self._store is None:
+    def _connected(self, *, writing: bool = False) -> Any:
+        if writing not in self._clients:
             plain = os.environ.get(f"{_VENDORS[self._scheme]}_ALLOW_HTTP", "").lower() in ("true", "1")
-            client = {"timeout": _TIMEOUT, "allow_http": plain}
+            silence = {} if writing else {"read_timeout": _SILENCE}
+            client = {"timeout": _TIMEOUT, "allow_http": plain, **silence}
             options: Any = {"client_options": client, "retry_config": _RETRIED}
-            self._store = from_url(self._url, **options)
-        return self._store
+            self._clients[writing] = from_url(self._url, **options)
+        return self._clients[writing]
 
     @contextmanager
     def _errors(self, what: str, *, open_ended: bool = False) -> Iterator[None]:

@@ -163,7 +163,7 @@ def test_a_ranking_continues_from_its_outputs(window: Any, monkeypatch: pytest.M
     assert rows == [0]
     (out,) = give(kernel, (changes((0, 100, 60, -1)), 0, 200))
     assert texts(out) == ["+1 [0, 100) 48", "-1 [0, 100) 60"]
-    assert rows == [0, 1]
+    assert rows == ([0, 1] if isinstance(kernel, GridKernel) else [0, 0])  # snapshots have their members in order
 
 
 def test_a_window_whose_module_failed_is_made_again():

@@ -216,7 +216,7 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     "minima at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.min("x")),
         "SnapshotWindowKernel",
-        "columnar, changed windows from sums, or anew when a least or greatest value is taken back",
+        "columnar, changed windows from sums; when a least or greatest value is taken back, the next is found in order",
     ),
     "medians at instants": (
         lambda s: s.window(hr.snapshot()).aggregate(n=hr.median("x")),
@@ -241,7 +241,7 @@ CHOICES: dict[str, tuple[Callable[[hr.Stream], hr.Stream], str, str]] = {
     "top of windows": (
         lambda s: s.window(hr.tumbling(5)).top(1, "x"),
         "GridKernel",
-        "columnar, changed windows from their outputs, or anew when one of these is taken back",
+        "columnar, changed windows from their outputs; anew when one of these is taken back",
     ),
     "contents": (lambda s: s.window(hr.tumbling(5)).contents(), "GridKernel", "columnar, incremental"),
     "a module": (

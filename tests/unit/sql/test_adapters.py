@@ -156,7 +156,7 @@ WRONG = [
     ("SOURCE sqlite (5, 'b')", "database is a text", "5"),
     ("SOURCE sqlite ('a', 'b', \"x.y\" => 1)", "SQLITE has no 'x.y'", '"x.y"'),
     ("SOURCE sqlite (env('HEADRACE_NOT_SET'), 'b')", "no variable HEADRACE_NOT_SET", "env('HEADRACE_NOT_SET')"),
-    ("SOURCE sqlite (env('A', 'B'), 'b')", "env takes the name of a variable", "env('A', 'B')"),
+    ("SOURCE sqlite (env('A', 'B'), 'b')", "env takes a name", "env('A', 'B')"),
     ("SOURCE sqlite ('a' || 5, 'b')", "|| joins texts", "'a' || 5"),
     (
         "SOURCE HOST ('h', 99) WITH PROGRESS ORDERED IDLE 9 s",

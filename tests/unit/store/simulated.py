@@ -57,7 +57,7 @@ class Items:
     #: Batches are as large as `most` says, whatever the pace.
     waiting = 0
 
-    def pending(self, most_bytes: int) -> list[ListedFile]:  # noqa: ARG002 - see `waiting`
+    def pending(self, most_bytes: int, *, thorough: bool) -> list[ListedFile]:  # noqa: ARG002 - see `waiting`
         return [ListedFile(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]
 
     def take(self, files: Sequence[ListedFile]) -> None:

@@ -170,14 +170,14 @@ class Driver:
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
-    def plan(self, *, ticks: bool = True) -> Plan | None:
-        """The plan of the next batch, if there is work; `ticks` says whether a clock alone is enough."""
+    def plan(self, *, ticks: bool = True, thorough: bool = True) -> Plan | None:
+        """The plan of the next batch, if there is work. `ticks`: a clock is enough; `thorough`: no input is missed."""
         if self._unplanned != self.number:  # an idle driver looks once: calls to a remote store are expensive
             earlier = self.log.planned(self.number)
             if earlier is not None:
                 return Plan.from_json(earlier)
             self._unplanned = self.number
-        found = self._found(self.clock())
+        found = self._found(self.clock(), thorough=thorough or self.ending)
         ended = all(progress.cti == INFINITY for progress in self.progress.values())
         ends = self.ending and not found.reads and not ended
         clock = self.clock() if self._ticks else None
@@ -186,12 +186,12 @@ class Driver:
             return replace(found, clock=clock, ends=ends)
         return None
 
-    def _found(self, now: int) -> Plan:
+    def _found(self, now: int, *, thorough: bool) -> Plan:
         """What there is to read."""
         files, ranges, silent, begins, reached = {}, {}, {}, {}, self.progress
         for source, positions in self.positions.items():
             if isinstance(positions, FilePositions):
-                files[source] = tuple(positions.pending(self.byte_pace.bound))
+                files[source] = tuple(positions.pending(self.byte_pace.bound, thorough=thorough))
             elif reached[source].cti < INFINITY and not self.ending:  # else later rows would all be late
                 ranges[source] = tuple(positions.pending(self._rows_per_source, now))
                 silent[source] = positions.silent(ranges[source], now)

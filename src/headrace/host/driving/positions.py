@@ -6,6 +6,9 @@ than the *horizon* before the newest file that was read. This holds for both ord
 back the horizon. Older files are not read, and reported once; older entries of the trace are forgotten, which bounds
 it. A file that changes after it was read is not read again, and reported.
 
+On an object store a listing may have only the files whose names come after most of those that were listed before
+(`io/new_names.py`). What it does not have is as it was: files wait, and are neither changed nor gone.
+
 Paths of files in the checkpoint itself are kept relative to it, so that a checkpoint may be moved or copied, which may
 also change their times.
 """
@@ -23,7 +26,8 @@ import pyarrow as pa
 from headrace.columnar import hash_rows
 from headrace.errors import SourceError
 from headrace.io.commit import is_merged
-from headrace.io.files import ListedFile, listing, local_path
+from headrace.io.files import ListedFile, in_order, listing, local_path
+from headrace.io.new_names import Listed, NewNames
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Changed
@@ -46,6 +50,7 @@ class FilePositions:
         # Tasks may have another working directory, so relative paths are resolved here.
         local = local_path(source.origin.path)
         self.path = source.origin.path if local is None else str(Path(local).absolute())
+        self._names = NewNames(self.path, self.origin.order)
         #: The prefix that saved paths leave out.
         self._base = f"{self.path}/" if source.origin.label else ""
         # Rows timed by arrival are in order across files, too.
@@ -60,27 +65,43 @@ class FilePositions:
         #: The modification time of the newest of them.
         self._newest = NEG_INFINITY
         self._reported: set[ListedFile] = set()
-        #: The files of the latest listing that are to be read; None before the first.
+        #: The files that were listed and are to be read; None before the first listing.
         self._waiting: list[ListedFile] | None = None
 
-    def pending(self, most_bytes: int | None = None) -> list[ListedFile]:
-        """The files to read with the next batch: at most so many bytes, but at least one file."""
-        listed = listing(self.path, self.origin.order)
-        if len(self._reported) > 2 * len(listed) + 1000:  # forget files that no longer exist
-            self._reported.intersection_update(listed)
-        fresh = [file for file in listed if file.path not in self._taken]
-        self._refuse_merged(fresh)
-        self._report_changed(listed)
-        self._report_gone(listed)
-        late = [file for file in fresh if file.modified <= self.seen.floor]
-        self._report("old_files", late, "is too old to be read: it is older than the horizon")
-        ready = [file for file in fresh if file.modified > self.seen.floor]
-        self._waiting = ready
+    def pending(self, most_bytes: int | None = None, *, thorough: bool = False) -> list[ListedFile]:
+        """The files to read with the next batch: at most so many bytes, but at least one file.
+
+        `thorough` says that an empty answer must mean that there is no file to read. Otherwise a file on an object
+        store may be found later, if its name comes before others.
+        """
+        listed = self._names.files()
+        ready = self._ready(listed)
+        if not ready and thorough and listed.after:
+            ready = self._ready(self._names.files(whole=True))
         ready = ready if self.most is None else ready[: self.most]
         if most_bytes is None or sum(file.size for file in ready) <= most_bytes:
             return ready
         ends = np.cumsum([file.size for file in ready])
         return ready[: max(1, int(np.searchsorted(ends, most_bytes, "right")))]
+
+    def _ready(self, listed: Listed) -> list[ListedFile]:
+        """All files that are to be read, in order: those of a listing, and those that wait and are not in it."""
+        if not listed.after and len(self._reported) > 2 * len(listed.files) + 1000:  # forget files that no longer exist
+            self._reported.intersection_update(listed.files)
+        fresh = [file for file in listed.files if file.path not in self._taken]
+        self._refuse_merged(fresh)
+        known = {file.path for file in self._waiting or ()}
+        self._names.learn(listed, (f.path for f in fresh if f.path not in known and f not in self._reported))
+        self._report_changed(listed.files)
+        self._report_gone(listed)
+        late = [file for file in fresh if file.modified <= self.seen.floor]
+        self._report("old_files", late, "is too old to be read: it is older than the horizon")
+        ready = [file for file in fresh if file.modified > self.seen.floor]
+        if listed.after:
+            waiting = [f for f in self._waiting or () if not listed.covers(f.path) and f.path not in self._taken]
+            ready = in_order([*waiting, *ready], self.origin.order) if waiting else ready
+        self._waiting = ready
+        return ready
 
     def _refuse_merged(self, fresh: Sequence[ListedFile]) -> None:
         """Merged batches of a sink have rows that were read already, under other names."""
@@ -93,7 +114,7 @@ class FilePositions:
 
     @property
     def waiting(self) -> int:
-        """The number of files of the latest listing that wait."""
+        """The number of files that were listed and wait."""
         return sum(file.path not in self._taken for file in self._waiting or ())
 
     def _report_changed(self, listed: Sequence[ListedFile]) -> None:
@@ -105,10 +126,11 @@ class FilePositions:
         known = self._taken[file.path]
         return file.size != known.size if self._base else file != known
 
-    def _report_gone(self, listed: Sequence[ListedFile]) -> None:
+    def _report_gone(self, listed: Listed) -> None:
         """Report files that disappeared before they were read."""
-        there = {file.path for file in listed}
-        gone = [file for file in self._waiting or () if file.path not in there and file.path not in self._taken]
+        there = {file.path for file in listed.files}
+        waiting = [file for file in self._waiting or () if file.path not in self._taken]
+        gone = [file for file in waiting if file.path not in there and listed.covers(file.path)]
         self._report("missing_files", gone, "was removed before it was read")
 
     def _report(self, counter: str, files: Sequence[ListedFile], what: str) -> None:

@@ -99,8 +99,9 @@ class Query:
         self._pinged = 0.0
         self._fed = 0.0
         self._changed = threading.Condition()
-        #: The number of looks for input, and the last look that found none.
+        #: The number of looks for input, the last look that found none, and the callers that wait for such a look.
         self._looks = 0
+        self._waiters = 0
         self._idle_look = -1
         #: The latest look that has ended, and the ends of partitions that it found.
         self._found_at, self._ends = -1, self.driver.ends
@@ -184,10 +185,14 @@ class Query:
             goal: dict[tuple[str, str], int] | None = None
             self._asked.set()
             self._wake.set()
-            while not (self._idle_look >= first or self._ended.is_set() or self._has_read(goal)):
-                self._changed.wait()
-                if goal is None and self._found_at >= first:  # new rows may arrive faster than a look takes
-                    goal = self._ends
+            self._waiters += 1
+            try:
+                while not (self._idle_look >= first or self._ended.is_set() or self._has_read(goal)):
+                    self._changed.wait()
+                    if goal is None and self._found_at >= first:  # new rows may arrive faster than a look takes
+                        goal = self._ends
+            finally:
+                self._waiters -= 1
         self._raise()
 
     def _has_read(self, goal: Mapping[tuple[str, str], int] | None) -> bool:
@@ -290,12 +295,12 @@ class Query:
         """Look for input; run a batch, or wait."""
         with self._changed:
             self._looks += 1
-            look = self._looks
+            look, thorough = self._looks, self._waiters > 0
         self._wake.clear()
         began = time.monotonic()
         for feeder in self.feeders:
             feeder.check()
-        plan = self.driver.plan(ticks=not self._ticked_lately())
+        plan = self.driver.plan(ticks=not self._ticked_lately(), thorough=thorough)
         with self._changed:
             self._found_at, self._ends = look, self.driver.ends
             self._changed.notify_all()

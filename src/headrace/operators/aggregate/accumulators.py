@@ -156,8 +156,10 @@ class Argument:
         """The columns merged by min and max; NaN is counted among the sums instead, because it orders last."""
         low, high, nans = extremes(values, rows.codes, rows.size)
         columns = {f"{self.prefix}{how}": ends for how, ends in (("min", low), ("max", high)) if how in self.functions}
-        counted = nans is not None and not self.summed and nans.any()
-        return columns | {f"{self.prefix}snan": nans} if counted else columns
+        if nans is None or self.summed or not nans.any():
+            return columns
+        weighted = rows.total(np.asarray(pc.fill_null(pc.is_nan(values), False)).astype(np.int64))
+        return columns | {f"{self.prefix}snan": weighted}
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from headrace.operators.aggregate.snapshots import SnapshotKernel, adds_up
 from headrace.operators.choice import INCREMENTAL, KernelChoice
 from headrace.operators.ordered.kernel import OrderedKernel
 from headrace.operators.per_window.bound import BoundWindowKernel
-from headrace.operators.per_window.content import content_of
+from headrace.operators.per_window.content import Content, content_of
 from headrace.operators.per_window.grid import GridKernel, runs_on_grid
 from headrace.operators.per_window.kernel import WindowKernel
 from headrace.operators.per_window.sessions import SessionKernel, keeps_sessions
@@ -90,12 +90,21 @@ def _columnar_text(node: PerWindow, kernel: _Kernel) -> str:
         return INCREMENTAL
     if kernel in _CONTINUE and isinstance(node, Top) and node.around:
         return "columnar, the frames of changed windows anew: a change costs the events of its group that are alive"
+    if kernel is SnapshotWindowKernel and isinstance(node, Top) and not content.from_outputs:
+        return "columnar, changed windows from their first events, found in order"
     if kernel in _CONTINUE and isinstance(node, Top) and content.from_outputs:
-        return "columnar, changed windows from their outputs, or anew when one of these is taken back"
+        return f"columnar, changed windows from their outputs; {_next_one(kernel, content, 'one of these')}"
     if kernel in _CONTINUE and content.sums is not None:
-        return "columnar, changed windows from sums, or anew when a least or greatest value is taken back"
+        return f"columnar, changed windows from sums; {_next_one(kernel, content, 'a least or greatest value')}"
     bounded = isinstance(node.window, Session) and node.window.longest is not None
     return "columnar, changed windows anew" + ("; with longest=, all starts of a group decide" if bounded else "")
+
+
+def _next_one(kernel: _Kernel, content: Content, lost: str) -> str:
+    """What happens when something is taken back that an answer consists of."""
+    if kernel is SnapshotWindowKernel and content.orders:
+        return f"when {lost} is taken back, the next is found in order"
+    return f"anew when {lost} is taken back"
 
 
 def _module_text(module: Module) -> str:

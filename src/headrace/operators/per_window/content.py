@@ -25,12 +25,22 @@ from headrace.operators.groups import number_rows
 from headrace.operators.per_window.around import RankedRows, argument_of, seen_around
 from headrace.operators.per_window.calling import Caller
 from headrace.operators.per_window.divide import Windows
-from headrace.operators.per_window.items import Calls, EarlierState, Members, StoredMembers, goes_on, ranks
+from headrace.operators.per_window.items import (
+    Calls,
+    EarlierState,
+    MemberOrder,
+    Members,
+    Needed,
+    StoredMembers,
+    goes_on,
+    ranks,
+)
+from headrace.operators.per_window.ranking import PLACES, places_of
 from headrace.operators.per_window.sums import WINDOW, WindowSums, by_window
 from headrace.plan.around import Around
 from headrace.plan.nodes import Aggregate, Contents, Operate, PerWindow, Select, Top
-from headrace.plan.operate import Place
 from headrace.plan.windows import Snapshot
+from headrace.time import INFINITY
 
 __all__ = ["Content", "EarlierState", "Outputs", "content_of"]
 
@@ -96,9 +106,14 @@ class Content(ABC):
         """Whether a window that changes need not be read as a rule."""
         return self.keeps_states or self.from_outputs
 
-    def reads(self, earlier: EarlierState, windows: int) -> Bools:  # noqa: ARG002 - for those that need not
+    def needs(self, earlier: EarlierState, windows: int) -> Needed:  # noqa: ARG002 - for those that need not
         """The windows, of so many, whose members are needed: all, unless the earlier state is enough."""
-        return np.ones(windows, bool)
+        return Needed(np.ones(windows, bool), np.zeros(windows, bool))
+
+    @property
+    def orders(self) -> tuple[MemberOrder, ...]:
+        """The orders of members in which the first ones are enough for some windows."""
+        return ()
 
     @abstractmethod
     def outputs(
@@ -165,12 +180,21 @@ class AggregateContent(Content):
     def continues(self) -> bool:
         return self._all_incremental and (self.sums is not None or not self.built_in)
 
-    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+    @property
+    def orders(self) -> tuple[MemberOrder, ...]:
+        """By the values of each argument whose least or greatest value is kept."""
+        extremes = [] if self.sums is None else self.sums.extremes
+        return tuple(MemberOrder(((str(a.expr), "ascending"),), total=False) for a in extremes)
+
+    def needs(self, earlier: EarlierState, windows: int) -> Needed:
         if not self.continues:
-            return super().reads(earlier, windows)
+            return super().needs(earlier, windows)
         modules = {name: call.module for name, call in self.modules.items()}
-        result = _without_states(modules, earlier, windows)
-        return result if self.sums is None else result | self.sums.reads(earlier, windows)
+        needed = _without_states(modules, earlier, windows)
+        if self.sums is None:
+            return needed
+        sums = self.sums.needs(earlier, windows)
+        return Needed(needed.whole | sums.whole, sums.first & ~needed.whole)
 
     def outputs(
         self, windows: Windows, members: Members | StoredMembers, keys: pa.Table, shown: Bools, earlier: EarlierState
@@ -246,9 +270,9 @@ class OperateContent(Content):
     def stateful(self) -> tuple[str, ...]:
         return ("operator",) if self.operate.module.incremental else ()
 
-    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+    def needs(self, earlier: EarlierState, windows: int) -> Needed:
         if not self.stateful:
-            return super().reads(earlier, windows)
+            return super().needs(earlier, windows)
         return _without_states(dict.fromkeys(self.stateful, self.operate.module), earlier, windows)
 
     def outputs(
@@ -332,6 +356,23 @@ class TopContent(Content):
     def _names(self, part: str) -> list[str]:
         return [f"{part}{i}" for i in range(len(self._parts[part]))]
 
+    @property
+    def continues(self) -> bool:
+        return self.from_outputs or bool(self.orders)
+
+    @property
+    def orders(self) -> tuple[MemberOrder, ...]:
+        """Its own, if the first members decide."""
+        if self.top.each or self.top.distinct or self.top.k == INFINITY:
+            return ()
+        return (self._order,)
+
+    @property
+    def _order(self) -> MemberOrder:
+        directions = ["descending" if down else "ascending" for down in self.top.directions]
+        by = zip(self._names("by"), directions, strict=True)
+        return MemberOrder((*by, *((name, "ascending") for name in self._names("arg"))))
+
     def outputs(
         self,
         windows: Windows,
@@ -343,19 +384,17 @@ class TopContent(Content):
         members = self._candidates(members, shown, earlier)
         events = members.events
         payload_names = self._names("arg")
-        directions = ["descending" if down else "ascending" for down in self.top.directions]
-        by = list(zip(self._names("by"), directions, strict=True))
-        rank = ranks(events.payload, by + [(n, "ascending") for n in payload_names])
+        rank = ranks(events.payload, self._order.columns)
         order = np.lexsort((rank[members.row], members.window))
         window, row = members.window[order], members.row[order]
         # An event with two copies takes two places.
         copies = np.repeat(np.arange(len(row)), events.weight[row])
         window, row = window[copies], row[copies]
         if self.top.distinct:
-            best = _places(self._codes("distinct", events.payload, window, row)) < 1
+            best = places_of(self._codes("distinct", events.payload, window, row)) < 1
             window, row = window[best], row[best]
         group = self._codes("each", events.payload, window, row) if self.top.each else window
-        place = _places(group)
+        place = places_of(group)
         best = (place >= self.top.skip) & (place < self.top.skip + self.top.k)
         payload = events.payload.select(payload_names).take(pa.array(row[best]))
         payload = payload.rename_columns(list(self.top.input.schema.names))
@@ -374,12 +413,16 @@ class TopContent(Content):
                 column = seen_around(place, ranked, needed, self.top.input)
             else:
                 equal = factorize(events.select(self._names("arg")))[0][row] if place == "copy" else peers
-                column = pa.array(_PLACES[place](window, equal)[best])
+                column = pa.array(PLACES[place](window, equal)[best])
             payload = payload.append_column(name, column)
         return payload
 
-    def reads(self, earlier: EarlierState, windows: int) -> Bools:
+    def needs(self, earlier: EarlierState, windows: int) -> Needed:
         """A window is read if it has no outputs, or loses one: otherwise its outputs and new events decide."""
+        lost, nothing = self._lost(earlier, windows), np.zeros(windows, bool)
+        return Needed(nothing, lost) if self.orders else Needed(lost, nothing)
+
+    def _lost(self, earlier: EarlierState, windows: int) -> Bools:
         result = np.ones(windows, bool)
         if earlier.answered is None or earlier.outputs is None:
             return result
@@ -395,12 +438,16 @@ class TopContent(Content):
 
     def _candidates(self, members: Members | StoredMembers, shown: Bools, earlier: EarlierState) -> Members:
         """The members of windows that are read; of others the earlier outputs, and events that are new."""
-        if isinstance(members, Members) or earlier.outputs is None:
+        if isinstance(members, Members):
             return members.of(np.flatnonzero(shown))
         here, changed, outputs = members.of(np.flatnonzero(members.ready & shown)), earlier.changed, earlier.outputs
-        new = ~members.ready[changed.window] & shown[changed.window] & (changed.events.weight[changed.row] > 0)
+        here = self._with_first(here, members, shown)
+        if outputs is None:
+            return here
+        goes_on = ~members.ready & ~members.sought & shown
+        new = goes_on[changed.window] & (changed.events.weight[changed.row] > 0)
         of = to_numpy(outputs.column(WINDOW))
-        old = np.flatnonzero(~members.ready[of] & shown[of])
+        old = np.flatnonzero(goes_on[of])
         known = outputs.take(pa.array(old))
         columns = canonical_floats(pa.table({name: evaluate(expr, known) for name, expr in self.columns}))
         zero = np.zeros(len(old), np.int64)
@@ -412,13 +459,21 @@ class TopContent(Content):
         events = Changes.concat([part.with_payload(part.payload.select(columns.column_names)) for part in parts])
         return Members(np.r_[here.window, changed.window[new], of[old]], np.arange(len(events)), events)
 
+    def _with_first(self, here: Members, members: StoredMembers, shown: Bools) -> Members:
+        """Members, and the first ones of the windows for which these are enough."""
+        if members.first is None or not members.sought.any():
+            return here
+        first = members.first(np.flatnonzero(members.sought & shown), 0, self.top.skip + self.top.k)
+        events = Changes.concat([here.events.take(here.row), first.events.take(first.row)])
+        return Members(np.r_[here.window, first.window], np.arange(len(events)), events)
+
     def _codes(self, part: str, payload: pa.Table, window: Int64s, row: Int64s) -> Int64s:
         """A number for each event, equal for equal windows and equal values of a part."""
         codes, first = factorize(payload.select(self._names(part)))
         return window * max(len(first), 1) + codes[row]
 
 
-def _without_states(modules: Mapping[str, Module], earlier: EarlierState, windows: int) -> Bools:
+def _without_states(modules: Mapping[str, Module], earlier: EarlierState, windows: int) -> Needed:
     """The windows in which a module keeps no state, or cannot continue from it."""
     changes, loses = np.zeros(windows, bool), np.zeros(windows, bool)
     changes[earlier.changed.window] = True
@@ -427,44 +482,8 @@ def _without_states(modules: Mapping[str, Module], earlier: EarlierState, window
     for name, module in modules.items():
         has_state = np.array([state is not None for state in earlier.states[name]], bool)
         result |= ~(has_state & goes_on(module, changes, loses))
-    return result
+    return Needed(result, np.zeros(windows, bool))
 
-
-def _places(group: Int64s) -> Int64s:
-    """The place of each element among those of its group before it."""
-    order = np.argsort(group, kind="stable")
-    first = np.flatnonzero(np.r_[True, np.diff(group[order]) != 0]) if len(group) else np.empty(0, np.int64)
-    places = np.empty(len(group), np.int64)
-    places[order] = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
-    return places
-
-
-def _ranks(group: Int64s, peers: Int64s) -> Int64s:
-    """The place of the first of equal elements, from 1 on; groups and peers stand together."""
-    place = _places(group)
-    here = np.arange(len(group))
-    first = np.maximum.accumulate(np.where(_begins(group, peers), here, 0)) if len(group) else here
-    return place - (here - first) + 1
-
-
-def _dense_ranks(group: Int64s, peers: Int64s) -> Int64s:
-    """The number of different elements of the group up to each; groups and peers stand together."""
-    different: Int64s = np.cumsum(_begins(group, peers))
-    first: Int64s = different[np.arange(len(group)) - _places(group)]
-    return different - first + 1
-
-
-def _begins(group: Int64s, peers: Int64s) -> Bools:
-    """Where another group or other peers begin."""
-    return np.r_[True, (group[1:] != group[:-1]) | (peers[1:] != peers[:-1])] if len(group) else np.empty(0, bool)
-
-
-_PLACES: dict[Place, Callable[[Int64s, Int64s], Int64s]] = {
-    "row_number": lambda group, _: _places(group) + 1,
-    "rank": _ranks,
-    "dense_rank": _dense_ranks,
-    "copy": lambda group, equal: _places(group) - _ranks(group, equal) + 2,
-}
 
 _CONTENTS: dict[type[PerWindow], Callable[[Any], Content]] = {
     Aggregate: AggregateContent,

@@ -394,12 +394,13 @@ class GridKernel(Kernel):
         items = group_sum(changed.window, changed.events.weight[changed.row], count)
         if states is not None:
             np.add.at(items, of, to_numpy(states.payload.column(ITEMS)))
-        reads = self.content.reads(earlier, count)
+        reads = self.content.needs(earlier, count).any
         here = self._read_members(work, np.flatnonzero(reads))
         items[reads] = group_sum(here.window, here.events.weight[here.row], count)[reads]
         if self.content.from_outputs:  # what is not read has outputs, and loses none of them
             items[~reads] = 1
-        return StoredMembers(here, reads, lambda some: self._read_members(work, some)), items
+        nothing = np.zeros(count, bool)
+        return StoredMembers(here, reads, lambda some: self._read_members(work, some), nothing), items
 
     def _read_members(self, work: _GridWork, some: Int64s) -> Members:
         """The members of some windows, from the events that are here already if those are all."""

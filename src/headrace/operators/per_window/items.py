@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,9 @@ from headrace.operators.per_window.divide import Windows
 from headrace.plan.nodes import PerWindow
 from headrace.schema import Type
 
-__all__ = ["Calls", "EarlierState", "Members", "StoredMembers", "goes_on", "ranks"]
+__all__ = [
+    "Calls", "EarlierState", "FindFirst", "MemberOrder", "Members", "Needed", "StoredMembers", "goes_on", "ranks",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,48 @@ class Members:
 
 
 @dataclass(frozen=True)
+class MemberOrder:
+    """An order of events by columns, each ascending or descending."""
+
+    columns: tuple[tuple[str, str], ...]
+    #: Whether events with a null or NaN in the first column have a place in it.
+    total: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [name for name, _ in self.columns]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The windows of which all members are needed, and those for which the first ones in some order are enough."""
+
+    whole: Bools
+    first: Bools
+
+    @property
+    def any(self) -> Bools:
+        """The windows of which members are needed."""
+        return self.whole | self.first
+
+
+class FindFirst(Protocol):
+    """A function that finds the first members of windows in an order, or the last ones."""
+
+    def __call__(self, windows: Int64s, order: int, need: int, *, back: bool = False) -> Members: ...
+
+
+@dataclass(frozen=True)
 class StoredMembers:
     """Members that are read from the state when they are needed; those of the windows in `ready` are here."""
 
     here: Members
     ready: Bools
     read: Callable[[Int64s], Members]
+    #: The windows whose first members are enough, found in one of the orders of the content.
+    sought: Bools
+    first: FindFirst | None = None
 
     def of(self, windows: Int64s) -> Members:
         """The members of these windows."""

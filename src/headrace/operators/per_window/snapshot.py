@@ -3,7 +3,7 @@
 The events alive at an instant are those alive there before, with the changes that are alive there. So a new window
 continues from the old window at its start, its *source*, whatever has been split or joined: from the source's states,
 sums or outputs, and the number of its items. Without a source, nothing was alive: its members are among the changes.
-Events are read only where that is not enough (`Content.reads`). The cost of a change depends on the windows that the
+Events are read only where that is not enough (`Content.needs`). The cost of a change depends on the windows that the
 CTI has not passed, not on the events alive, which may be many and endless.
 
 Traces carry the state, found by group:
@@ -37,6 +37,7 @@ from headrace.operators.kernel import (
     consolidated_rows,
     expression_texts,
 )
+from headrace.operators.per_window.bands import Bands
 from headrace.operators.per_window.content import content_of
 from headrace.operators.per_window.divide import GroupedLifetimes, Windows, are_among, are_in, divide, pairs
 from headrace.operators.per_window.items import EarlierState, Members, StoredMembers
@@ -166,7 +167,18 @@ class SnapshotWindowKernel(Kernel):
         self.traces["ends"] = Trace(consolidated_rows)
         self.groups = Groups(node, self.content.columns, self.traces)
         self.keys = self.groups.keys
+        self.bands = self._bands()
         self.scalars = {"cti": NEG_INFINITY}
+
+    def _bands(self) -> list[Bands]:
+        """The events in each order of the content: the first one has all their columns."""
+        bands = []
+        for number, order in enumerate(self.content.orders):
+            columns = order.names if number else [name for name, _ in self.groups.projection]
+            bands.append(Bands(self.groups, order, columns))
+            suffix = str(number) if number else ""
+            self.traces |= {f"events{suffix}": bands[-1].events, f"bounds{suffix}": bands[-1].bounds}
+        return bands
 
     def column_names(self) -> dict[str, str]:
         return expression_texts(self.groups.projection) | {OUT + name: name for name in self.node.schema.names}
@@ -182,6 +194,8 @@ class SnapshotWindowKernel(Kernel):
         result = self._corrections(delta)
         for name in ("events", "given", "states"):
             self.traces[name].drop(cti)
+        for bands in self.bands[1:]:
+            bands.events.drop(cti)
         self.traces["ends"].drop(cti if cti in (INFINITY, NEG_INFINITY) else cti - 1)
         self.scalars = {"cti": cti}
         return result, Progress(cti, now.high)
@@ -241,7 +255,10 @@ class SnapshotWindowKernel(Kernel):
 
     def _store(self, delta: Changes) -> None:
         """Add the changes to the events."""
-        self.traces["events"].append(delta.to_table(), self.groups.hashes(delta.payload), next_tick(delta.re))
+        for bands in self.bands:
+            bands.store(delta)
+        if not self.bands:
+            self.traces["events"].append(delta.to_table(), self.groups.hashes(delta.payload), next_tick(delta.re))
 
     def _old(self, rows: Changes | None, keys: pa.Table) -> _Old:
         if rows is None:
@@ -336,15 +353,24 @@ class SnapshotWindowKernel(Kernel):
 
     def _members(self, work: _SnapshotWork, earlier: EarlierState) -> StoredMembers:
         """The members of windows where the earlier state is not enough."""
-        reads = self.content.reads(earlier, len(work.windows))
-        return StoredMembers(self._read(work, np.flatnonzero(reads)), reads, lambda some: self._read(work, some))
+        needed = self.content.needs(earlier, len(work.windows))
+        sought = needed.first & (work.source >= 0)  # of windows without a source, the changes are all members
+        reads = needed.any & ~sought
+        here = self._read(work, np.flatnonzero(reads))
+        return StoredMembers(here, reads, partial(self._read, work), sought, partial(self._first, work))
+
+    def _first(self, work: _SnapshotWork, some: Int64s, order: int, need: int, *, back: bool = False) -> Members:
+        """The first members of some windows in an order."""
+        found = self.bands[order].first(work.keys, work.windows.take(some), need, back=back)
+        return replace(found, window=some[found.window])
 
     def _read(self, work: _SnapshotWork, some: Int64s) -> Members:
         """The members of some windows; where nothing was alive before, the changes are all of them."""
         if (work.source[some] < 0).all():
             return work.changed.of(some)
         windows = work.windows.take(some)
-        rows = self.groups.events(np.unique(self.groups.hashes(work.keys)[windows.group]))
+        touched = np.unique(self.groups.hashes(work.keys)[windows.group])
+        rows = self.bands[0].all(touched) if self.bands else self.groups.events(touched)
         group = positions_among(work.keys, rows.payload.select(self.keys))
         rows, group = rows.filter(group >= 0), group[group >= 0]
         i, j = pairs(windows, GroupedLifetimes(group, rows.le, rows.re))
@@ -355,7 +381,10 @@ class SnapshotWindowKernel(Kernel):
     def restore(self, scalars: dict[str, int], traces: SavedTraces, held: Mapping[str, Segment]) -> None:
         """Restore the saved state; an earlier Headrace kept events and outputs, and windows are found from these."""
         if "ends" in traces:
-            super().restore(scalars, traces, held)
+            self.scalars = scalars
+            for name in self.traces.keys() & traces.keys():
+                self.traces[name].restore(traces[name], held)
+            self._fill_orders(traces)
             return
         cti = scalars["cti"]
         self.scalars = {"cti": cti}
@@ -378,6 +407,13 @@ class SnapshotWindowKernel(Kernel):
         for name in self.content.stateful:
             kept = kept.append_column(name, pa.nulls(len(windows), pa.binary()))
         self.groups.exchange("states", None, Changes.inserts(windows.le, windows.re, kept), UNTIL)
+
+    def _fill_orders(self, traces: SavedTraces) -> None:
+        """Put the events that an earlier Headrace kept by group alone into the other orders, too."""
+        missing = [bands for number, bands in enumerate(self.bands) if number and f"events{number}" not in traces]
+        rows = self.traces["events"].scan() if missing else None
+        for bands in missing if rows is not None else ():
+            bands.store(Changes.from_table(rows).cancelled())
 
     def held_by(self) -> str:
         return f"windows and events that the CTI has not passed; CTI {self.time_text(self.scalars['cti'])}"

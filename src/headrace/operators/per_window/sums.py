@@ -1,11 +1,13 @@
 """Built-in aggregates of windows as sums that are kept, so that a change is added and the members are not read.
 
-Counts, sums, averages and variances also subtract. The least and the greatest value do not: a window is read again when
-a value is taken back that may be one of them. Aggregates that need all values are not kept.
+Counts, sums, averages and variances also subtract. The least and the greatest value do not: when a value is taken back
+that may be one of them, the next one is found in an order of the members, or the window is read again. Aggregates that
+need all values are not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +19,7 @@ from headrace.columnar import Bools, concat, to_numpy
 from headrace.operators.aggregate.accumulators import COUNT, PART, Argument, Layout
 from headrace.operators.aggregate.combine import compact
 from headrace.operators.evaluate import evaluate_changes
-from headrace.operators.per_window.items import EarlierState, Members, StoredMembers
+from headrace.operators.per_window.items import EarlierState, Members, Needed, StoredMembers
 from headrace.plan.nodes import Aggregate
 
 __all__ = ["WINDOW", "WindowSums", "by_window"]
@@ -49,26 +51,43 @@ class WindowSums:
         prefixes = (COUNT, *(argument.prefix for argument in self.layout.arguments.values()))
         return rows.select([WINDOW, *(name for name in rows.column_names if name.startswith(prefixes))])
 
-    def reads(self, earlier: EarlierState, windows: int) -> Bools:
-        """The windows without sums, and those that may lose their least or greatest value."""
-        result = np.ones(windows, bool)
-        if earlier.sums is None or COUNT not in earlier.sums.column_names:
-            return result
-        known = np.asarray(earlier.sums.column(COUNT).is_valid())
-        result[to_numpy(earlier.sums.column(WINDOW))[known]] = False
+    @property
+    def extremes(self) -> list[Argument]:
+        """The arguments of which the least or the greatest value is kept."""
+        return [argument for argument in self.layout.arguments.values() if argument.mergeable_extremes]
+
+    def _lost(self, earlier: EarlierState, windows: int) -> list[_Lost]:
+        """The least and greatest values that a change may have taken back, and in which windows."""
         lost = earlier.loses_items
-        extremes = [a for a in self.layout.arguments.values() if a.mergeable_extremes]
-        if len(lost) and extremes:
-            window, events = earlier.changed.window[lost], earlier.changed.events.take(earlier.changed.row[lost])
-            sums = by_window(earlier.sums, windows).take(pa.array(window))
-            for argument in extremes:
-                result[window[~_inside(argument, events, sums)]] = True
-        return result
+        if earlier.sums is None or len(lost) == 0 or COUNT not in earlier.sums.column_names:
+            return []
+        window, events = earlier.changed.window[lost], earlier.changed.events.take(earlier.changed.row[lost])
+        sums = by_window(earlier.sums, windows).take(pa.array(window))
+        found = []
+        for number, argument in enumerate(self.extremes):
+            values = evaluate_changes(argument.expr, events.payload, events.weight)
+            for function, beyond in (("min", pc.greater), ("max", pc.less)):
+                if function in argument.functions:
+                    name, some = f"{argument.prefix}{function}", np.zeros(windows, bool)
+                    some[window[~_beyond(beyond, values, sums.column(name))]] = True
+                    found.append(_Lost(number, name, some, back=function == "max"))
+        return found
+
+    def needs(self, earlier: EarlierState, windows: int) -> Needed:
+        """All of windows without sums; the first ones of windows that may lose their least or greatest value."""
+        whole = np.ones(windows, bool)
+        if earlier.sums is not None and COUNT in earlier.sums.column_names:
+            known = np.asarray(earlier.sums.column(COUNT).is_valid())
+            whole[to_numpy(earlier.sums.column(WINDOW))[known]] = False
+        first = np.zeros(windows, bool)
+        for one in self._lost(earlier, windows):
+            first |= one.windows
+        return Needed(whole, first & ~whole)
 
     def totals(self, members: Members | StoredMembers, earlier: EarlierState, windows: int) -> pa.Table:
         """The sums of each window that has members; of those that are not read, the earlier sums and what changed."""
         nothing = Members(*(np.empty(0, np.int64),) * 2, earlier.changed.events)
-        read, new = np.ones(windows, bool), nothing
+        read, new, known = np.ones(windows, bool), nothing, earlier.sums
         if isinstance(members, StoredMembers):
             read = members.ready
             new = earlier.changed.of(np.flatnonzero(~read))
@@ -78,24 +97,49 @@ class WindowSums:
         sums = self.layout.sums_table(Changes.concat(events), pa.table({WINDOW: number}))
         lost = pa.array(np.r_[events[0].weight, events[1].weight] < 0)
         for name in self.layout.extreme_columns:
-            kept = pc.if_else(lost, pa.scalar(None, sums.column(name).type), sums.column(name))
-            sums = sums.set_column(sums.schema.get_field_index(name), name, kept)
-        if earlier.sums is not None:
-            known = earlier.sums.filter(pa.array(~read[to_numpy(earlier.sums.column(WINDOW))]))
-            sums = concat([known, sums])
+            sums = _without(sums, name, lost)
+        if known is not None:
+            known = known.filter(pa.array(~read[to_numpy(known.column(WINDOW))]))
+            sums = concat([*self._found(members, earlier, known, windows), sums])
         sums = sums.add_column(0, PART, pa.array(np.zeros(sums.num_rows, np.int8)))
         return compact(sums, self.layout, [WINDOW])
 
+    def _found(
+        self, members: Members | StoredMembers, earlier: EarlierState, known: pa.Table, windows: int
+    ) -> list[pa.Table]:
+        """The known sums without the extremes that are lost, and the extremes that are found instead."""
+        if not isinstance(members, StoredMembers) or members.first is None or not members.sought.any():
+            return [known]
+        found = []
+        for one in self._lost(earlier, windows):
+            some = one.windows & members.sought
+            known = _without(known, one.name, pa.array(some[to_numpy(known.column(WINDOW))]))
+            first = members.first(np.flatnonzero(some), one.argument, 1, back=one.back)
+            argument = self.extremes[one.argument]
+            values = evaluate_changes(argument.expr, first.events.payload, first.events.weight)
+            found.append(pa.table({WINDOW: first.window, one.name: values.take(pa.array(first.row))}))
+        return [known, *found]
 
-def _inside(argument: Argument, events: Changes, sums: pa.Table) -> Bools:
-    """Whether values are null, or greater than the least and less than the greatest one of their window."""
-    values = evaluate_changes(argument.expr, events.payload, events.weight)
-    inside = np.ones(len(events), bool)
-    for function, beyond in (("min", pc.greater), ("max", pc.less)):
-        if function in argument.functions:
-            apart = beyond(values, sums.column(f"{argument.prefix}{function}"))
-            inside &= np.asarray(pc.or_(pc.is_null(values), pc.fill_null(apart, False)))
-    return inside
+
+@dataclass(frozen=True)
+class _Lost:
+    """The windows that may lose the least or greatest value of an argument, kept in a column."""
+
+    argument: int
+    name: str
+    windows: Bools
+    back: bool
+
+
+def _beyond(beyond: Callable[..., pa.Array], values: pa.Array, extreme: pa.ChunkedArray) -> Bools:
+    """Whether values are null, or not as far out as the extreme of their window."""
+    return np.asarray(pc.or_(pc.is_null(values), pc.fill_null(beyond(values, extreme), False)))
+
+
+def _without(sums: pa.Table, name: str, rows: pa.Array) -> pa.Table:
+    """Sums with nulls in a column, in some rows."""
+    kept = pc.if_else(rows, pa.scalar(None, sums.column(name).type), sums.column(name))
+    return sums.set_column(sums.schema.get_field_index(name), name, kept)
 
 
 def by_window(rows: pa.Table, windows: int) -> pa.Table:

@@ -1,8 +1,9 @@
 """The arguments of sources and sinks: by position, then by name.
 
 An argument is a plain value. So that a text needs no secrets, `env('NAME')` is the value of a variable of the
-environment, and `||` joins texts: `'postgresql://me:' || env('PASSWORD') || '@host/db'`. Such values are part of no
-text that is shown: a statement is printed as it was written, and errors show the name of the variable.
+environment, `secret('NAME')` that of a secret of a server, and `||` joins texts:
+`'postgresql://me:' || env('PASSWORD') || '@host/db'`. Such values are part of no text that is shown: a statement is
+printed as it was written, and errors show the name of the variable.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class Given:
 
     def value(self, part: s.Expression) -> Any:
         """The value of an argument."""
-        if isinstance(part, s.Call) and [name.text.lower() for name in part.name] == ["env"]:
-            return self._variable(part)
+        if isinstance(part, s.Call) and (called := [name.text.lower() for name in part.name]) in (["env"], ["secret"]):
+            return self._hidden_value(part, called[0])
         if isinstance(part, s.Binary) and part.operator == "||":
             both = (self.value(part.left), self.value(part.right))
             if not all(isinstance(one, str) for one in both):
@@ -98,15 +99,29 @@ class Given:
             return "".join(both)
         return constant(self.context, part)
 
-    def _variable(self, part: s.Call) -> str:
+    def _hidden_value(self, part: s.Call, function: str) -> str:
+        """The value of a variable or of a secret."""
         if part != s.Call(part.name, part.arguments, at=part.at) or len(part.arguments) != 1:
             raise self.context.error(
-                part, "env takes the name of a variable", given=to_sql(part), allowed="env('NAME')"
+                part, f"{function} takes a name", given=to_sql(part), allowed=f"{function}('NAME')"
             )
         name = constant(self.context, part.arguments[0])
+        found = self._secret(part, str(name)) if function == "secret" else self._variable(part, str(name))
+        self.variables[found] = to_sql(part)
+        return found
+
+    def _secret(self, part: s.Call, name: str) -> str:
+        if self.catalog.secret is None:
+            raise self.context.error(
+                part, "only a server keeps secrets", given=to_sql(part), instead="env('NAME'), for a variable"
+            )
+        with self.context.at(part):
+            return self.catalog.secret(name)
+
+    def _variable(self, part: s.Call, name: str) -> str:
         if self.catalog.roots is not None:
             raise self.context.error(part, "this session may not read variables of the environment", given=name)
-        found = os.environ.get(str(name))
+        found = os.environ.get(name)
         if found is None:
             raise self.context.error(
                 part,
@@ -114,7 +129,6 @@ class Given:
                 given=name,
                 instead=f"export {name}=…, before the start",
             )
-        self.variables[found] = to_sql(part)
         return found
 
     def place(self, name: str) -> s.Part:

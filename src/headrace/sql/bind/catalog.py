@@ -58,6 +58,8 @@ class StreamEntry:
     text: str = ""
     #: The names that it reads, in lower case.
     reads: frozenset[str] = frozenset()
+    #: Whether its answer is what holds now: a running query over tables alone.
+    relation: bool = False
 
     @property
     def stream(self) -> Stream:
@@ -153,6 +155,8 @@ class Catalog:
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
     roots: tuple[Path, ...] | None = None
+    #: The value of a secret, on a server.
+    secret: Callable[[str], str] | None = None
 
     @property
     def known(self) -> Mapping[str, Any]:
@@ -220,9 +224,9 @@ class Catalog:
 
     def holds_rows(self, name: str) -> bool:
         """Whether a name in FROM is that of a table, or of a view of tables."""
-        key = _key({**self.tables, **self.streams}, name)
-        entry = self.tables.get(key or "")
-        return entry.relation if isinstance(entry, ViewEntry) else entry is not None
+        among: dict[str, Any] = {**self.answers, **self.tables, **self.streams}
+        entry = among.get(_key(among, name) or "")
+        return entry.relation if isinstance(entry, (ViewEntry, StreamEntry)) else entry is not None
 
     def views(self) -> list[ViewEntry]:
         """The views, in the order of their creation."""

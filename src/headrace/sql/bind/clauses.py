@@ -14,7 +14,7 @@ from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.listed import at_position, named_in_list
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.times import starts
 from headrace.sql.bind.windows import Tick
 from headrace.sql.printer import to_sql
@@ -23,10 +23,12 @@ from headrace.sql.syntax.rewrite import rewritten
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["in_order", "peek", "peeks", "qualified", "resolved", "with_windows"]
+__all__ = ["ORDERED", "behind_over", "in_order", "peek", "peeks", "qualified", "resolved", "with_windows"]
 
 #: The column of a QUALIFY, and of the number of a row, until rows are chosen by it.
 QUALIFIED, _PLACE = "_sql_qualify", "_sql_place"
+#: The values of ORDER BY that are not in the list of a query, as columns behind it (`peek.py`).
+ORDERED = "_sql_order"
 
 
 def with_windows(context: Context, part: s.Select) -> s.Select:
@@ -72,7 +74,7 @@ def _completed(context: Context, over: s.Over, named: Mapping[str, s.Over]) -> s
 
 
 def resolved(context: Context, part: s.Select, scope: Scope) -> s.Select:
-    """The SELECT with positions in its list, and names of it in a QUALIFY, replaced by what they stand for."""
+    """The SELECT with positions in its list, and names of it in QUALIFY and ORDER BY, as what they stand for."""
 
     def placed(value: s.Expression, clause: str) -> s.Expression:
         place = at_position(context, value, part.entries, clause)
@@ -82,7 +84,7 @@ def resolved(context: Context, part: s.Select, scope: Scope) -> s.Select:
     order = tuple(replace(key, value=placed(key.value, "ORDER BY")) for key in part.order)
     entries = [
         replace(e, value=named_in_list(e.value, part.entries, scope))
-        if e.alias and e.alias.text.startswith(QUALIFIED)
+        if e.alias and e.alias.text.startswith((QUALIFIED, ORDERED))
         else e
         for e in part.entries
     ]
@@ -106,20 +108,41 @@ def qualified(queries: Queries, part: s.Select, tick: Tick) -> Stream:
             instead="SELECT … FROM (SELECT DISTINCT … QUALIFY …) ORDER BY … LIMIT …",
         )
     queries.check_limit(part)
-    by = part.limit.by if part.limit is not None else ()
-    keys = [_in_list(queries.context, part, key.value) for key in part.order] + list(by)
-    hidden = [_hidden(part.qualify, ""), *(_hidden(key, str(n)) for n, key in enumerate(keys))]
-    bare = replace(part, qualify=None, distinct=False, order=(), limit=None, entries=(*part.entries, *hidden))
+    hidden = _hidden(part.qualify, "")
+    keys = _keys(queries.context, part)
+    bare = replace(part, qualify=None, distinct=False, order=(), limit=None, entries=(*part.entries, hidden, *keys))
     beneath = queries.select(bare, tick)
     with queries.context.at(part.qualify):
         rows = beneath.where(col(QUALIFIED))
+    return _chosen(queries, part, rows, tick)
+
+
+def behind_over(queries: Queries, part: s.Select, item: Item, tick: Tick) -> Stream:
+    """A SELECT with OVER, ORDER BY and LIMIT: these choose among rows that have the answers of OVER."""
+    scope = Scope(queries.context, item.relations)
+    order = tuple(replace(key, value=_ordering(key.value, part.entries, scope)) for key in part.order)
+    part = replace(part, order=order)
+    keys = _keys(queries.context, part)
+    beneath = queries.selected(replace(part, order=(), limit=None, entries=(*part.entries, *keys)), item, tick)
+    return _chosen(queries, part, beneath, tick)
+
+
+def _keys(context: Context, part: s.Select) -> list[s.Entry]:
+    """The keys of ORDER BY and of LIMIT as entries of the list beneath."""
+    by = part.limit.by if part.limit is not None else ()
+    values = [_in_list(context, part, key.value) for key in part.order] + list(by)
+    return [_hidden(value, str(number)) for number, value in enumerate(values)]
+
+
+def _chosen(queries: Queries, part: s.Select, rows: Stream, tick: Tick) -> Stream:
+    """ORDER BY and LIMIT of rows that have their keys as columns, without these columns."""
     shown = [name for name in rows.schema.names if not name.startswith(QUALIFIED)]
     if part.limit is None and not part.order:
         return rows.select(*shown)
-    columns = [s.Column(s.Name(f"{QUALIFIED}{n}"), at=key.at) for n, key in enumerate(keys)]
+    columns = [s.Column(one.alias, at=one.at) for one in _keys(queries.context, part) if one.alias is not None]
     order = tuple(replace(key, value=column) for key, column in zip(part.order, columns, strict=False))
     limit = None if part.limit is None else replace(part.limit, by=tuple(columns[len(order) :]))
-    entries = tuple(s.Entry(s.Column(s.Name(name, quoted=True)), at=part.at) for name in shown)
+    entries = tuple(s.Entry(s.Column(s.Name(name, quoted=True)), at=part.at) for name in visible(shown))
     item = Item(rows, (Relation("", {name: name for name in rows.schema.names}),))
     return queries.selected(s.Select(entries, part.source, order=order, limit=limit, at=part.at), item, tick)
 

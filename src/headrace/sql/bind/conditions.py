@@ -33,7 +33,8 @@ def columns_of(part: s.Part) -> list[s.Column]:
 def aggregate_calls(part: s.Part, own: Mapping[str, Any]) -> list[s.Call]:
     """The calls over many events in a part, in their order."""
     calls = [one for one in reversed(inside(part)) if isinstance(one, s.Call)]
-    return [call for call in calls if has_aggregate(replace(call, arguments=(), named=()), own)]
+    bare = {call: replace(call, arguments=(), named=(), filter=None, order=()) for call in calls if call.over is None}
+    return [call for call in calls if call in bare and has_aggregate(bare[call], own)]
 
 
 def has_subquery(part: s.Part) -> bool:

@@ -111,7 +111,7 @@ def _free(
         return columns_of(part)
     places = (part.source, *(join.right for join in part.joins))
     if inside is None:
-        inside = _own_scope(queries, part, tick)
+        inside = _own_scope(queries, part, around, tick)
     named = {place.alias or place.stream for place in places}
     names = {name.text.lower() for name in named if isinstance(name, s.Name)}
     listed = {entry.alias.text.lower() for entry in part.entries if entry.alias is not None}
@@ -138,9 +138,9 @@ def _queries_in(part: s.Part) -> list[s.Query]:
     return [one for one in dict.fromkeys(queries) if isinstance(one, s.Query)]
 
 
-def _own_scope(queries: Queries, part: s.Select, tick: Tick) -> Scope | None:
+def _own_scope(queries: Queries, part: s.Select, around: Scope, tick: Tick) -> Scope | None:
     try:
-        return Scope(queries.context, queries.rows(part, tick)[0].relations)
+        return Scope(queries.context, queries.rows(part, tick)[0].relations, around)
     except SqlError:
         return None
 

@@ -33,7 +33,7 @@ from headrace.sql.printer import to_sql
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["Grouping", "column_name", "once"]
+__all__ = ["Grouping", "column_name", "not_grouped", "once"]
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,7 @@ class Grouping:
     def _check_grouped(self, part: s.Expression, expr: Expr) -> None:
         outside = sorted(_outside(expr))
         if outside:
-            raise self.context.error(
-                part,
-                f"{outside[0]} is neither in GROUP BY nor in an aggregate",
-                given=to_sql(part),
-                allowed="columns of GROUP BY, and aggregates",
-                instead=f"GROUP BY {outside[0]}, or last({outside[0]})",
-            )
+            raise not_grouped(self.context, part, outside[0])
 
     def _aggregated(self, item: Item, windowing: Windowing, keys: list[tuple[str, Expr]], found: _Outputs) -> Stream:
         outputs = found.calls or [("_sql_n", AggregateCall("count"))]
@@ -220,8 +214,10 @@ class Grouping:
         names = {name: name for name in made.schema.names}
         scope = Scope(self.context, (Relation("", names),))
         expressions = Expressions(self.context, scope, made.schema, self.queries.catalog.known)
-        by, descending = self.queries.order(order_of_answers(self.part, list(names)), expressions)
-        keys = tuple((key.name, key) for key in (expressions.bind(key) for key in limit.by))
+        chosen = order_of_answers(self.part, list(names))
+        assert chosen.limit is not None
+        by, descending = self.queries.order(chosen, expressions)
+        keys = tuple((key.name, key) for key in (expressions.bind(key) for key in chosen.limit.by))
         distinct = [col(name) for name in names] if self.part.distinct else []
         with self.context.at(limit):
             divided = Grouped(made, keys).window(Snapshot())
@@ -231,6 +227,17 @@ class Grouping:
                 k=limit.count, by=by, descending=descending, distinct=distinct, skip=limit.offset,
             )  # fmt: skip
             return Stream(top)
+
+
+def not_grouped(context: Context, part: s.Expression, column: str) -> Exception:
+    """The error for a column that the answers of groups do not have."""
+    return context.error(
+        part,
+        f"{column} is neither in GROUP BY nor in an aggregate",
+        given=to_sql(part),
+        allowed="columns of GROUP BY, and aggregates",
+        instead=f"GROUP BY {column}, or last({column})",
+    )
 
 
 def once(stream: Stream) -> Stream:

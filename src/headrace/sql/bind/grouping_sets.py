@@ -28,7 +28,7 @@ from headrace.sql.printer import to_sql
 if TYPE_CHECKING:
     from headrace.sql.bind.queries import Queries
 
-__all__ = ["by_sets", "has_sets"]
+__all__ = ["by_sets", "has_sets", "is_grouping", "keys_of"]
 
 #: How many sets a query may have: each is a grouping of its own.
 MAX_SETS = 64
@@ -40,8 +40,15 @@ def has_sets(part: s.Select) -> bool:
     """Whether a GROUP BY has several sets of keys, or the list asks which ones."""
     asked = (one for entry in part.entries for one in inside(entry) if isinstance(one, s.Expression))
     return any(isinstance(e.value, s.GroupingSets) for e in part.group) or (
-        bool(part.group) and any(map(_function, asked))
+        bool(part.group) and any(map(is_grouping, asked))
     )
+
+
+def keys_of(value: s.Expression) -> list[s.Expression]:
+    """The keys of an entry of GROUP BY, of all its sets."""
+    if not isinstance(value, s.GroupingSets):
+        return [value]
+    return [key for one in inside(value) if isinstance(one, s.GroupSet) for key in one.keys]
 
 
 def by_sets(queries: Queries, part: s.Select, item: Item, tick: Tick) -> Stream:
@@ -156,7 +163,7 @@ class _Sets:
 
     def name(self, entry: s.Entry) -> str:
         """What an entry of the list is called."""
-        simple = isinstance(entry.value, (s.Column, s.Star)) or _function(entry.value)
+        simple = isinstance(entry.value, (s.Column, s.Star)) or is_grouping(entry.value)
         return column_name(entry, None if simple else self.expressions.bind(_without_grouping(entry.value)))
 
     def select(self, part: s.Select, keys: _Keys) -> s.Select:
@@ -170,7 +177,7 @@ class _Sets:
         }  # fmt: skip
 
         def of_set(one: s.Part) -> s.Part | None:
-            if isinstance(one, s.Call) and _function(one):
+            if isinstance(one, s.Call) and is_grouping(one):
                 return self._grouping(one, there)
             if (
                 isinstance(one, s.Call)
@@ -219,10 +226,11 @@ class _Sets:
         return s.Cast(s.Number(number, at=call.at), s.Name("LONG"), at=call.at)
 
 
-def _function(value: s.Expression) -> bool:
+def is_grouping(value: s.Expression) -> bool:
+    """Whether an expression is `grouping(…)`."""
     return isinstance(value, s.Call) and ".".join(part.text for part in value.name).lower() in _FUNCTIONS
 
 
 def _without_grouping(value: s.Expression) -> s.Expression:
-    found: s.Expression = replaced(value, lambda one: s.Number(0) if _function(one) else None)  # type: ignore[arg-type]
+    found: s.Expression = replaced(value, lambda one: s.Number(0) if is_grouping(one) else None)  # type: ignore[arg-type]
     return found

@@ -160,7 +160,7 @@ class _Bound:
             if not used:
                 raise
             return self._over_domain(used)
-        inside = Scope(self.context, item.relations)
+        inside = Scope(self.context, item.relations, self.around)
         own, outside = divided(rest.where, inside, self.around)
         rest = replace(rest, where=all_of(own), entries=self._listed(rest, inside))
         used = outer_columns(self.queries, rest, self.around, tick, inside)
@@ -212,6 +212,7 @@ class _Bound:
         conditions = tuple(exposed(one, inside, expose) for one in outside)
         keys = [one for one in connected if any(equates(condition, one, inside) for condition in outside)]
         entries = (*shown, *(s.Entry(one, name, at=one.at) for one, name in connected.items()))
+        entries = entries or (s.Entry(s.Value(value=True), s.Name(next(self.free)), at=part.at),)
         fixed = {_resolved(one, inside) for one in keys}
         groups_fixed = all(_resolved(entry.value, inside) in fixed for entry in part.group)
         grouped = self.inners.aggregates(part) or bool(part.group)
@@ -317,7 +318,8 @@ class _Bound:
         if self.values is not None:
             return ()
         binder = self.queries.expressions(item, aggregates=True)
-        plain = [has_aggregate(one, self.queries.catalog.known) and not has_subquery(one) for one in part.entries]
+        known = self.queries.catalog.known
+        plain = [has_aggregate(one, known) and not has_subquery(one) and not _framed(one) for one in part.entries]
         return tuple(
             column_name(entry, binder.bind(entry.value) if bound else None)
             for entry, bound in zip(part.entries, plain, strict=True)
@@ -329,7 +331,7 @@ class _Bound:
 
     def _per_row(self, part: s.Select) -> bool:
         """Whether what it gives for a row outside is made of all that this row is connected with."""
-        framed = any(isinstance(one, s.Over) for entry in part.entries for one in parts_inside(entry))
+        framed = any(map(_framed, part.entries))
         distinct = part.distinct and self.values is None
         return self._grouped(part) or bool(part.group) or self.single is not None or framed or distinct
 
@@ -390,6 +392,10 @@ def _relevant(body: s.Body, values: int | None) -> s.Body:
     if values == 0 and isinstance(body, s.Select) and limit is not None and limit.count > limit.offset == 0:
         return replace(body, order=(), limit=None)
     return body
+
+
+def _framed(part: s.Part) -> bool:
+    return any(isinstance(one, s.Over) for one in parts_inside(part))
 
 
 def _first(part: s.Select) -> bool:

@@ -48,13 +48,15 @@ def at_position(context: Context, value: s.Expression, entries: Sequence[s.Entry
 
 
 def order_of_answers(part: s.Select, names: Sequence[str]) -> s.Select:
-    """A SELECT with groups, whose ORDER BY names the columns of its answers."""
-    order = []
-    for key in part.order:
-        equal = [name for name, entry in zip(names, part.entries, strict=True) if entry.value == key.value]
-        column = s.Column(s.Name(equal[0], quoted=True, at=key.at), at=key.at) if equal else key.value
-        order.append(replace(key, value=column))
-    return replace(part, order=tuple(order))
+    """A SELECT with groups, whose ORDER BY and LIMIT … BY name the columns of its answers."""
+
+    def column(value: s.Expression) -> s.Expression:
+        equal = [name for name, entry in zip(names, part.entries, strict=True) if entry.value == value]
+        return s.Column(s.Name(equal[0], quoted=True, at=value.at), at=value.at) if equal else value
+
+    order = tuple(replace(key, value=column(key.value)) for key in part.order)
+    limit = None if part.limit is None else replace(part.limit, by=tuple(map(column, part.limit.by)))
+    return replace(part, order=order, limit=limit)
 
 
 def by_window(part: s.Select) -> bool:

@@ -30,7 +30,7 @@ from headrace.sql.aggregates.adapters.online import online
 from headrace.sql.bind.answers import over_groups
 from headrace.sql.bind.beside import beside_rows
 from headrace.sql.bind.catalog import Catalog, TableEntry
-from headrace.sql.bind.clauses import in_order, peek, peeks, qualified, resolved, with_windows
+from headrace.sql.bind.clauses import behind_over, in_order, peek, peeks, qualified, resolved, with_windows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions, has_aggregate, inside
 from headrace.sql.bind.following import ends_behind, with_rows_of_time
@@ -143,11 +143,11 @@ class Queries:
 
     def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
         """The stream of a SELECT over the rows of its FROM."""
-        if has_sets(part):
-            return by_sets(self, part, item, tick)
         answers = over_groups(self, part, item, tick)
         if answers is not None:
             return answers
+        if has_sets(part):
+            return by_sets(self, part, item, tick)
         part, item = Subqueries(self, tick).applied(part, item)
         if item.windowing is None and item.windows is None and self.table(part.source) is None:
             part = with_frame(part, self.catalog.known)
@@ -158,6 +158,9 @@ class Queries:
         lasts = not has_points(item.stream.node) and not framed
         if aggregates or (bool(part.group) and (windowed or lasts)):
             return Grouping(self, part, window_times(part, item)).stream()
+        framed = framed or any(call.over for key in part.order for call in _calls(key))
+        if framed and part.limit is not None and item.windowing is None and not part.distinct:
+            return behind_over(self, part, item, tick)
         return self._listed(part, item)
 
     def expressions(self, item: Item, **more: Any) -> Expressions:
@@ -220,7 +223,7 @@ class Queries:
         if calls and (windowing is not None or part.limit is not None):
             raise self.context.error(
                 calls[0],
-                "OVER looks back from each tuple of a stream: a window in FROM, or LIMIT, has no place beside it",
+                "OVER looks back from each tuple of a stream: a window in FROM, or LIMIT of DISTINCT, does not fit",
                 given=to_sql(calls[0]),
                 allowed="one of them in a SELECT",
                 instead="a sub-select with the one, and the other around it",

@@ -68,6 +68,8 @@ class Scope:
 
     context: Context
     relations: tuple[Relation, ...]
+    #: The scope of the query around, whose relations come before structs of the same names: `(c).k` is the struct's.
+    around: Scope | None = None
 
     def column(self, column: Column) -> str:
         """What the plan calls a column."""
@@ -107,7 +109,9 @@ class Scope:
 
     def struct(self, column: Column) -> Column | None:
         """The column `s` of `s.a`, if no stream has that name."""
-        if column.stream is None or any(_same(relation.name, column.stream.text) for relation in self.relations):
+        outside = () if self.around is None else self.around.relations
+        named = (*self.relations, *outside)
+        if column.stream is None or any(_same(relation.name, column.stream.text) for relation in named):
             return None
         whole = Column(column.stream, at=column.at)
         return whole if self.knows(whole) else None

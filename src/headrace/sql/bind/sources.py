@@ -6,6 +6,7 @@ A kind is one of the dialect's words, or the name of an installed adapter, whose
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -33,7 +34,9 @@ from headrace.sql.bind.scope import Relation, Scope
 from headrace.sql.bind.values import duration_of, unit_of_lifetime
 from headrace.sql.printer import to_sql
 
-__all__ = ["SINKS", "SOURCES", "PlaceKind", "check_sheds", "late_into", "shed", "sink", "source", "table", "timed"]
+__all__ = [
+    "SINKS", "SOURCES", "PlaceKind", "check_sheds", "fed_by", "late_into", "shed", "sink", "source", "table", "timed",
+]  # fmt: skip
 
 _CLOCK = "current_time"
 
@@ -73,7 +76,7 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
         return _changes(context, catalog, part, schema, kind, arguments)
     if kind.adapter is None:
         assert schema is not None
-        return _rows(context, catalog, part, schema, arguments, partial(kind.make, arguments))
+        return _rows(context, catalog, part, schema, arguments.at(), partial(kind.make, arguments))
     with arguments.at():
         adapter = kind.adapter(arguments, schema)
     if adapter.table_log is not None and part.lifetime is None:
@@ -87,7 +90,13 @@ def source(context: Context, catalog: Catalog, part: s.CreateStream, schema: Sch
             instead="LIFETIME CHANGES AT column, or cursor => 'id' for rows that are only appended",
         )
     read = partial(_read_adapter, adapter)
-    return _rows(context, catalog, part, adapter.schema if schema is None else schema, arguments, read)
+    return _rows(context, catalog, part, adapter.schema if schema is None else schema, arguments.at(), read)
+
+
+def fed_by(context: Context, catalog: Catalog, part: s.CreateStream, adapter: SourceAdapter) -> Stream:
+    """The stream of a CREATE STREAM without a SOURCE over an adapter that has its columns."""
+    _check_names(context, part, adapter.schema, renames=False)
+    return _rows(context, catalog, part, adapter.schema, context.at(part), partial(_read_adapter, adapter))
 
 
 def _rows(
@@ -95,13 +104,13 @@ def _rows(
     catalog: Catalog,
     part: s.CreateStream,
     schema: Schema,
-    arguments: Given,
+    place: AbstractContextManager[None],
     read: Callable[[_Reading], Stream],
 ) -> Stream:
     """A stream whose lifetimes are in its rows."""
     lifetime = _lifetime(context, catalog, part, schema)
     progress = _progress(context, part, unit_of_lifetime(lifetime, schema))
-    with arguments.at():
+    with place:
         return read(_Reading(schema, lifetime, progress, part.policy.bad_rows or "divert"))
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from headrace.sql import syntax as s
 from headrace.sql.build.expressions import Clause, Token, clause, clauses, unquoted
 from headrace.sql.build.queries import QueryBuilder
+from headrace.sql.build.server import ServerBuilder
 from headrace.sql.build.tables import TableBuilder
 from headrace.sql.syntax import Span
 
@@ -21,7 +22,7 @@ __all__ = ["Builder"]
 P = TypeVar("P", bound=s.Part)
 
 
-class Builder(QueryBuilder, TableBuilder):
+class Builder(QueryBuilder, TableBuilder, ServerBuilder):
     """Builds the statements, queries and windows of one text."""
 
     # ---- scripts and schemas

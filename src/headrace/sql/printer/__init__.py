@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.sql import syntax as s
 from headrace.sql.printer import aggregates as _aggregates  # noqa: F401 - which writes its own parts
+from headrace.sql.printer import server as _server  # noqa: F401 - as well
 from headrace.sql.printer.expressions import (
     LINE_BREAK,
     clause,

@@ -1,0 +1,122 @@
+"""The catalog on disk: the statements that created what exists, and the state of queries, in SQLite.
+
+An object is stored before anything is created for it, and marked when it is there: a process that dies in between
+leaves an object that the next start removes, with its folders. What is dropped is marked first, too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headrace.errors import ServerError
+
+__all__ = ["ObjectState", "StoredCatalog", "StoredObject"]
+
+FORMAT = 1
+#: `there`: an object without a query, or one whose query runs; `stopped`: its query was stopped by a statement.
+ObjectState = Literal["creating", "there", "stopped", "dropped"]
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS objects (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL,
+    owner TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL, settings TEXT NOT NULL DEFAULT '{}'
+);
+"""
+
+
+@dataclass(frozen=True)
+class StoredObject:
+    """An object of the catalog: the statement that created it, who did, and its state."""
+
+    id: int
+    kind: str
+    name: str
+    text: str
+    owner: str
+    created: float
+    state: ObjectState
+    #: Settings of its query, as JSON.
+    settings: str = "{}"
+
+    @property
+    def folder(self) -> str:
+        """The name of its folders: a name may be used again, a number never is."""
+        return f"{self.id:06d}-{''.join(c if c.isalnum() else '_' for c in self.name)[:40]}"
+
+
+class StoredCatalog:
+    """The objects of a data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        with self._changing() as database:
+            for statement in filter(str.strip, _TABLES.split(";")):
+                database.execute(statement)
+            database.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(FORMAT),))
+            (found,) = database.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
+        if int(found) != FORMAT:
+            raise ServerError(
+                "the data directory was written by another version of Headrace", given=f"{path}: format {found}",
+                allowed=f"format {FORMAT}",
+            )  # fmt: skip
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction."""
+        with self._lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+
+    def objects(self) -> list[StoredObject]:
+        """All objects, in the order of their creation."""
+        with self._lock:
+            rows = self._database.execute(
+                "SELECT id, kind, name, text, owner, created, state, settings FROM objects ORDER BY id"
+            ).fetchall()
+        return [StoredObject(*row) for row in rows]
+
+    def add(self, kind: str, name: str, text: str, owner: str) -> StoredObject:
+        """Store an object that is being created."""
+        now = time.time()
+        with self._changing() as database:
+            row = database.execute(
+                "INSERT INTO objects (kind, name, text, owner, created, state) VALUES (?, ?, ?, ?, ?, 'creating')",
+                (kind, name, text, owner, now),
+            )
+            assert row.lastrowid is not None
+            return StoredObject(row.lastrowid, kind, name, text, owner, now, "creating")
+
+    def mark(self, number: int, state: ObjectState) -> None:
+        """Set the state of an object."""
+        with self._changing() as database:
+            database.execute("UPDATE objects SET state = ? WHERE id = ?", (state, number))
+
+    def set(self, number: int, settings: str) -> None:
+        """Set the settings of a query."""
+        with self._changing() as database:
+            database.execute("UPDATE objects SET settings = ? WHERE id = ?", (settings, number))
+
+    def remove(self, number: int) -> None:
+        """Remove an object."""
+        with self._changing() as database:
+            database.execute("DELETE FROM objects WHERE id = ?", (number,))
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._database.close()

@@ -1,0 +1,283 @@
+"""Connections: the statements of one client, as replies."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.api.running import run_quietly
+from headrace.errors import HeadraceError, ServerError, TableError, UnknownColumn
+from headrace.io.origins import endless_origins
+from headrace.io.tables import fitted
+from headrace.schema import Schema
+from headrace.server.access import check_role, needs
+from headrace.server.catalog import StoredObject
+from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, Who
+from headrace.server.published import ARRIVED, DiskLog
+from headrace.server.session import ServerSession, unknown_stream
+from headrace.server.subscription import LogSubscription
+from headrace.sql import syntax as s
+from headrace.sql.bind.catalog import LiveEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.outcomes import Answers, Done, Outcome, ShownTable, Verified, Words
+from headrace.sql.parse import parse
+from headrace.sql.peek import current
+from headrace.sql.printer import to_sql
+
+if TYPE_CHECKING:
+    from headrace.server.core import HeadraceServer, ServedObject
+
+__all__ = ["ServerConnection"]
+
+_COUNT = re.compile(r"(\d[\d,]*) rows? ")
+_COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
+
+
+class ServerConnection:
+    """One client of a server."""
+
+    def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:
+        self.server, self.who, self.origin = server, who, origin
+        self.session = ServerSession(server, who)
+        self._subscriptions: list[LogSubscription] = []
+        self._lock = threading.RLock()
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> Iterator[Reply]:
+        """Carry out the statements of a text. If one fails, what the text has created is dropped again."""
+        context, self.session.created = Context(self.server.limits.check_text(text)), []
+        for part in parse(text).statements:
+            try:
+                with self._noted(to_sql(part)):
+                    self._check(part)
+                    reply = self._carried_out(context, part)
+            except BaseException:
+                self._undo()
+                raise
+            yield reply
+
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Note in the audit log what the client does, and how it ended."""
+        try:
+            yield
+        except Exception as error:
+            self.server.access.audit.note(self.who, self.origin, what, error)
+            raise
+        self.server.access.audit.note(self.who, self.origin, what)
+
+    def _check(self, part: s.Statement) -> None:
+        check_role(self.who, needs(part, self.server.inside_roots), to_sql(part).partition("\n")[0][:80])
+
+    def _undo(self) -> None:
+        with self.server.lock:
+            for kind, name in reversed(self.session.created):
+                drop = s.Drop(kind, s.Name(name, quoted=True))
+                try:
+                    self.session.statement(Context(to_sql(drop)), drop)
+                except HeadraceError:
+                    self.server.drop(kind, name)
+            self.session.created = []
+
+    def _carried_out(self, context: Context, part: s.Statement) -> Reply:
+        if isinstance(part, s.Subscribe):
+            key = [name.text for name in part.key]
+            return Subscribed("SUBSCRIBE", self.subscribe(part.name.text, part.form, part.cursor, key))
+        if isinstance(part, s.InsertValues) and (served := self._fed(part.table.text)) is not None:
+            rows = self.session.values(context, part, served.stored.name, _columns_of(served))
+            return self._said(part, f"{self._append(served, rows, None)} rows inserted into {part.table.text}")
+        return self._reply(self.session.statement(context, part))
+
+    def recover(self, stored: StoredObject) -> None:
+        """Execute the statement of an object again, at a start."""
+        context = Context(stored.text)
+        for part in parse(stored.text).statements:
+            self.session.statement(context, part)
+        self.session.created = []
+
+    def _reply(self, outcome: Outcome) -> Reply:
+        tag = _tag(outcome.statement)
+        if isinstance(outcome, Done):
+            return self._said(outcome.statement, outcome.message)
+        if isinstance(outcome, ShownTable):
+            columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
+            arrays = [pa.array(list(column), pa.string()) for column in columns]
+            return RowsReply(tag, pa.table(arrays, names=[name or "_" for name in outcome.columns]))
+        if isinstance(outcome, Words):
+            return RowsReply(tag, pa.table([pa.array(outcome.text.splitlines(), pa.string())], names=[tag.lower()]))
+        if isinstance(outcome, Verified):
+            return Said(tag, f"{outcome.report.cases} cases: all passed")
+        assert isinstance(outcome, Answers)
+        return self._rows(outcome)
+
+    def _said(self, part: s.Statement, message: str) -> Said:
+        tag, count = _tag(part), _COUNT.match(message)
+        return Said(tag, message, int(count[1].replace(",", "")) if count and tag in _COUNTED else None)
+
+    def _rows(self, outcome: Answers) -> RowsReply:
+        """The present answer: rows that hold now of a relation, else the history so far."""
+        if inputs := endless_origins(outcome.stream.node):
+            raise ServerError(
+                f"{', '.join(inputs)} has no end, so the answer is never whole",
+                given=to_sql(outcome.statement).partition("\n")[0],
+                instead="QUERY q AS SELECT …, and SUBSCRIBE q",
+            )
+        self.server.catch_up(outcome.stream.node)  # an answer over what this client has just inserted has it
+        run = run_quietly({outcome.name: outcome.shown}, **self.session.options())
+        self.session.latest = run
+        result = run.results[outcome.name]
+        table = current(result, outcome.order) if outcome.relation else result.cht()
+        self.server.limits.check_reply(table)
+        return RowsReply("SELECT", table, tuple(filter(None, [run.losses()] if run.lost else [])))
+
+    def columns(self, text: str) -> pa.Schema | None:
+        """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out."""
+        statements = parse(self.server.limits.check_text(text)).statements
+        if len(statements) != 1:
+            return None
+        part = statements[0]
+        self._check(part)
+        if isinstance(part, s.Ask) and part.name is None and part.query.into is None:
+            with self.server.lock:
+                outcome = self.session.statement(Context(text), part)
+            assert isinstance(outcome, Answers)
+            payload = outcome.stream.schema.arrow
+            return payload if outcome.relation else pa.schema([*_times(outcome.stream.node.dates), *payload])
+        if isinstance(part, s.Subscribe):
+            subscription = self.subscribe(part.name.text, part.form, part.cursor, [name.text for name in part.key])
+            subscription.close()
+            return subscription.schema
+        if isinstance(part, (s.Show, s.Describe, s.Explain, s.ShowCreate)):
+            reply = self._carried_out(Context(text), part)
+            assert isinstance(reply, RowsReply)
+            return reply.table.schema
+        return None
+
+    # --- rows in -----------------------------------------------------------------------------------------------------
+
+    def _fed(self, name: str) -> ServedObject | None:
+        """The stream of this name that clients feed."""
+        served = self.server.objects.get(name.lower())
+        is_fed = served is not None and served.log is not None and served.stored.kind == "stream"
+        return served if is_fed and served is not None and served.published is None else None
+
+    def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
+        """Insert rows into a table or into a stream that clients feed; return how many, when they are on disk."""
+        with self._noted(f"INSERT INTO {stream}"):
+            check_role(self.who, "writer", f"INSERT INTO {stream}")
+            return self._insert(stream, rows, key)
+
+    def _insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
+        served = self.server.objects.get(stream.lower())
+        fed = self._fed(stream)
+        if served is None or served.log is None or (fed is None and served.stored.kind != "table"):
+            raise unknown_stream(stream, {
+                one.stored.name: one for one in self.server.objects.values()
+                if one.stored.kind == "table" or self._fed(one.stored.name) is not None
+            })  # fmt: skip
+        if key is not None and (known := served.log.marked(f"key {key}")) is not None:
+            return known[0]
+        if fed is not None:
+            return self._append(fed, rows, key)
+        entry = self.server.catalog.tables[served.stored.name]
+        assert isinstance(entry, LiveEntry)
+        log = entry.table.live.row_log
+        assert isinstance(log, DiskLog)
+        with log.marking(key):
+            return entry.table.insert(rows)
+
+    def _append(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
+        assert served.log is not None
+        table = _checked(rows, _columns_of(served), served.stored.name)
+        now = pa.repeat(pa.scalar(time.time_ns() // 1000, pa.int64()), table.num_rows)
+        table = table.append_column(ARRIVED, now)
+        marks = {} if key is None else {f"key {key}": table.num_rows}
+        if table.num_rows:
+            served.log.append(table, marks)
+        return int(table.num_rows)
+
+    # --- answers out -------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
+    ) -> LogSubscription:
+        """The present answer of a stream, a query, a table or a materialized view, and then its changes."""
+        served = self.server.objects.get(name.lower())
+        if served is None or served.log is None or self._fed(name) is not None:
+            known = {
+                one.stored.name: one for one in self.server.objects.values()
+                if one.log is not None and self._fed(one.stored.name) is None
+            }  # fmt: skip
+            raise unknown_stream(name, known)
+        payload = Schema(served.log.schema.fields[4:])
+        entry = self.server.catalog.tables.get(served.stored.name)
+        dates = served.published.dates if served.published else isinstance(entry, LiveEntry) and entry.table.live.dates
+        slot = ExitStack()
+        slot.enter_context(self.server.subscriptions.use(self.who))
+        found = LogSubscription(
+            served.stored.name, served.log, payload, form=form, key=key, cursor=cursor, dates=dates,
+            relation=served.relation, slot=slot,
+        )  # fmt: skip
+        with self._lock:
+            self._subscriptions = [one for one in self._subscriptions if not one.closed]
+            self._subscriptions.append(found)
+        return found
+
+    def cancel(self) -> None:
+        """End waiting subscriptions of this connection."""
+        with self._lock:
+            for subscription in self._subscriptions:
+                subscription.close()
+
+    def close(self) -> None:
+        """End it."""
+        self.cancel()
+
+
+def _columns_of(served: ServedObject) -> Schema:
+    """The columns of a stream that clients feed."""
+    assert served.log is not None
+    return Schema(tuple(field for field in served.log.schema if field.name != ARRIVED))
+
+
+def _tag(part: s.Statement) -> str:
+    if isinstance(part, s.Ask) and part.name is None:
+        return "SELECT"
+    words = re.match(r"[A-Z]+(?: (?:OR REPLACE )?(?:MATERIALIZED )?[A-Z]+)?", to_sql(part))
+    text = words[0] if words else "OK"
+    first = text.partition(" ")[0]
+    return text if first in ("CREATE", "DROP", "START", "STOP", "ALTER") else first
+
+
+def _times(dates: bool) -> list[pa.Field]:
+    kind = pa.timestamp("us", "UTC") if dates else pa.int64()
+    return [pa.field("le", kind), pa.field("re", kind)]
+
+
+def _checked(rows: pa.Table | list[dict[str, Any]], schema: Schema, name: str) -> pa.Table:
+    """Rows of a client in the types of a stream; columns that are left out are null."""
+    if isinstance(rows, list):
+        names = list(dict.fromkeys(column for row in rows for column in row))
+        try:
+            rows = pa.table({column: pa.array([row.get(column) for row in rows]) for column in names})
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise TableError(f"{name}: values of a column are of several types: {error}") from error
+    for column in rows.column_names:
+        if column not in schema:
+            raise UnknownColumn.of(column, schema.names, name)
+    count = rows.num_rows
+    for field in schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(count, field.type.arrow))
+    block = fitted(rows, schema, name)
+    if block.refused.num_rows:
+        row = block.refused.slice(0, 1).to_pylist()[0]
+        raise TableError(f"{name}: {row['reason']}", given=row["raw"], allowed=str(schema))
+    return block.table

@@ -1,0 +1,246 @@
+"""The server: a data directory, the catalog in memory and on disk, logs, and running queries."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from headrace.errors import HeadraceError, ServerError
+from headrace.host.live_tables import table_reads
+from headrace.io.locks import hold
+from headrace.plan.nodes import Node
+from headrace.schema import Schema
+from headrace.server.access import Access, Limits, Slots
+from headrace.server.catalog import StoredCatalog, StoredObject
+from headrace.server.connection import ServerConnection
+from headrace.server.interface import Who
+from headrace.server.log import EventLog
+from headrace.server.published import PublishedStream
+from headrace.server.queries import ServedQuery
+from headrace.sql.bind.catalog import Catalog
+from headrace.sql.shipped import LIBRARY
+
+__all__ = ["HeadraceServer", "ServedObject", "key_of"]
+
+_log = logging.getLogger("headrace.server")
+
+
+def key_of(kind: str, name: str) -> str:
+    """The key of an object: names are unique among streams, tables, views and queries, whatever their case."""
+    apart = f"{kind} " if kind in ("schema", "aggregate", "secret") else ""
+    return f"{apart}{name.lower()}"
+
+
+@dataclass
+class ServedObject:
+    """What the server holds for an object of its catalog: its log, its query, its answers."""
+
+    stored: StoredObject
+    log: EventLog | None = None
+    query: ServedQuery | None = None
+    published: PublishedStream | None = None
+    #: Whether the answer is a relation of tables.
+    relation: bool = False
+
+
+@dataclass
+class _Recovery:
+    """Statements that are executed again at a start."""
+
+    stored: StoredObject | None = None
+
+
+class HeadraceServer:
+    """A server over a data directory."""
+
+    def __init__(
+        self, data: str | Path, *, host: Literal["local", "spark"] = "local", master: str | None = None,
+        roots: list[str] | None = None, durable: bool = True, tokens_required: bool = False,
+        limits: Limits | None = None,
+    ) -> None:  # fmt: skip
+        self.data = Path(data).absolute()
+        self.durable, self.limits = durable, limits or Limits()
+        self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
+        self._tokens_required = tokens_required
+        self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
+        self.catalog = Catalog(shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []))
+        #: Held by whoever changes the catalog.
+        self.lock = threading.RLock()
+        #: By `key_of`.
+        self.objects: dict[str, ServedObject] = {}
+        self.recovery = _Recovery()
+        self.running = False
+
+    # --- start and stop ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the data directory, execute the catalog's statements, and let its queries go on."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        held = hold(self.data / "lock")
+        if held is None:
+            raise ServerError(
+                "another server uses this data directory", given=str(self.data),
+                instead="stop it first, or another --data",
+            )  # fmt: skip
+        self._held = held
+        self.stored = StoredCatalog(self.data / "catalog.db")
+        self.access = Access(self.data, tokens_required=self._tokens_required)
+        self.catalog.secret = self.access.secrets.value
+        try:
+            self._recover()
+        except BaseException:
+            self.stop()
+            raise
+        self.running = True
+
+    def _recover(self) -> None:
+        left = []
+        for stored in self.stored.objects():
+            if stored.state in ("creating", "dropped"):
+                self.remove_folders(stored)
+                self.stored.remove(stored.id)
+            else:
+                left.append(stored)
+        connection = ServerConnection(self, Who("server", "admin"))
+        while left:
+            failed: list[tuple[StoredObject, HeadraceError]] = []
+            for stored in left:
+                self.recovery.stored = stored
+                try:
+                    connection.recover(stored)
+                except HeadraceError as error:  # it may read what a later statement creates
+                    failed.append((stored, error))
+                finally:
+                    self.recovery.stored = None
+            if len(failed) == len(left):
+                first, why = failed[0]
+                raise ServerError(
+                    f"{first.kind} {first.name} of the catalog cannot be created again: {why}", given=first.text,
+                    instead="what it needs (files, adapters, modules), or another --data",
+                ) from why  # fmt: skip
+            left = [stored for stored, _ in failed]
+        for served in list(self.objects.values()):
+            if served.query is not None and served.stored.state != "stopped":
+                served.query.start_if_possible()
+
+    def stop(self) -> None:
+        """Finish running batches, keep checkpoints, and release the data directory."""
+        self.running = False
+        with self.lock:
+            for served in self.objects.values():
+                if served.query is not None:
+                    served.query.stop()
+            for served in self.objects.values():
+                if served.log is not None:
+                    served.log.close()
+            self.objects.clear()
+            self.access.close()
+            self.stored.close()
+            self._held.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def add(self, kind: str, name: str, text: str, owner: str) -> StoredObject:
+        """Store an object, or find the one that is being recovered."""
+        if self.recovery.stored is not None:
+            return self.recovery.stored
+        return self.stored.add(kind, name, text, owner)
+
+    def serve(self, served: ServedObject) -> None:
+        """Make an object known, after all of it was created."""
+        stored = served.stored
+        if stored.state == "creating":
+            self.stored.mark(stored.id, "there")
+            served.stored = replace(stored, state="there")
+        self.objects[key_of(stored.kind, stored.name)] = served
+
+    def open_log(self, stored: StoredObject, columns: Schema) -> EventLog:
+        """The log of an object."""
+        return EventLog(self.data / "logs" / stored.folder, columns, durable=self.durable)
+
+    def checkpoint(self, stored: StoredObject) -> Path:
+        """The place of a query's checkpoint."""
+        return self.data / "checkpoints" / stored.folder
+
+    def abandon(self, stored: StoredObject) -> None:
+        """Remove what was begun for an object."""
+        if stored.state == "creating":
+            self.remove_folders(stored)
+            self.stored.remove(stored.id)
+
+    def drop(self, kind: str, name: str) -> None:
+        """Remove an object with its query, its log and its checkpoint."""
+        served = self.objects.pop(key_of(kind, name), None)
+        if served is None:
+            return
+        self.stored.mark(served.stored.id, "dropped")
+        if served.query is not None:
+            served.query.drop()
+        if served.log is not None:
+            served.log.close()
+        self.remove_folders(served.stored)
+        self.stored.remove(served.stored.id)
+
+    def remove_folders(self, stored: StoredObject) -> None:
+        """Remove the log and the checkpoint of an object."""
+        for folder in ("logs", "checkpoints"):
+            shutil.rmtree(self.data / folder / stored.folder, ignore_errors=True)
+
+    def catch_up(self, node: Node) -> None:
+        """Let the queries whose answers a plan reads take in what is there now; those that do not run stay behind."""
+        for read in table_reads(node):
+            served = self.objects.get(key_of("stream", read.table.name))
+            query = served.query if served is not None and served.published is read.table else None
+            if query is not None and query.running is not None and query.state == "running":
+                self.catch_up(query.node)
+                with suppress(HeadraceError):  # it has failed meanwhile
+                    query.running.process_all_available()
+
+    # --- clients -----------------------------------------------------------------------------------------------------
+
+    def connect(self, who: Who, origin: str = "") -> ServerConnection:
+        """A connection of a client; `origin` is its address, for the audit log."""
+        if not self.running:
+            raise ServerError("the server does not run")
+        return ServerConnection(self, who, origin)
+
+    def authenticate(self, token: str | None, *, loopback: bool) -> Who:
+        """Who a client is."""
+        return self.access.authenticate(token, loopback=loopback)
+
+    def inside_roots(self, place: str) -> bool:
+        """Whether a path or URL is under the roots."""
+        return self.catalog.may_use_place(place)
+
+    def health(self) -> Mapping[str, Any]:
+        """What `/health` shows."""
+        queries = {one.name: one for served in self.objects.values() if (one := served.query) is not None}
+        return {
+            "ok": self.running and all(query.state != "failed" for query in queries.values()),
+            "queries": {name: query.state for name, query in queries.items()},
+        }
+
+    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+        """What `/metrics` shows of every query that runs."""
+        running = {
+            served.query.name: served.query.running
+            for served in list(self.objects.values())
+            if served.query is not None and served.query.running is not None
+        }
+        return {
+            name: {"report": query.report, "batch_seconds": list(query.batch_seconds)}
+            for name, query in running.items()
+        }

@@ -1,0 +1,109 @@
+"""The routes as OpenAPI 3.1 describes them, and the texts of `/docs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.server.access import ROUTES
+from headrace.server.http.replies import ARROW, JSON, JSON_LINES
+from headrace.server.http.statements import SQL
+
+__all__ = ["DESCRIBED", "description"]
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What people should know of a route. `queries` are the parameters after `?`."""
+
+    text: str
+    replies: tuple[str, ...]
+    bodies: tuple[str, ...] = ()
+    queries: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    example: str = ""
+
+
+_ERROR = "An error: code, message, given, allowed, instead; of SQL also line and column."
+DESCRIBED: Mapping[tuple[str, str], _Described] = {
+    ("POST", "/sql"): _Described(
+        "Carries out statements of Headrace SQL, all or none. Numbers that 64-bit floats would round (integers beyond "
+        "2^53, DECIMAL with more than 15 digits) are texts in JSON. With Accept: "
+        f"{ARROW} the reply is one Arrow stream for each statement.",
+        (JSON, ARROW), (JSON, SQL),
+        example="curl localhost:8080/sql -H 'Content-Type: application/json' -d '{\"sql\": \"SHOW STREAMS\"}'",
+    ),
+    ("POST", "/streams/{name}/rows"): _Described(
+        "Inserts rows into a table or a stream, and replies when they are on disk. A request that is repeated with the "
+        "same Idempotency-Key inserts nothing. JSON lines with ?batch=N are acknowledged as they arrive.",
+        (JSON, JSON_LINES), (JSON, JSON_LINES, ARROW),
+        {"batch": "acknowledge each N lines, and those before an empty line"},
+        {"Idempotency-Key": "identifies the request"},
+        "curl localhost:8080/streams/trades/rows -H 'Content-Type: application/json' "
+        "-H 'Idempotency-Key: 1' -d '[{\"symbol\": \"A\", \"price\": 1.5}]'",
+    ),
+    ("GET", "/subscribe/{name}"): _Described(
+        "The present answer of a stream, a query, a table or a materialized view, then its changes, as server-sent "
+        "events or as an Arrow stream. A client continues with the id of the last event.",
+        ("text/event-stream", ARROW),
+        queries={
+            "form": "events, upsert or final", "cursor": "continue after it", "key": "columns of a key, for upsert",
+            "rows": "the most rows that are sent at once", "only": "snapshot: end after it",
+        },
+        headers={"Last-Event-ID": "the cursor, as browsers send it"},
+        example="curl -N 'localhost:8080/subscribe/trades?form=events'",
+    ),
+    ("GET", "/queries"): _Described("The queries and their states.", (JSON, ARROW)),
+    ("GET", "/streams"): _Described("The streams.", (JSON, ARROW)),
+    ("GET", "/metrics"): _Described("Metrics for Prometheus.", ("text/plain",)),
+    ("GET", "/health"): _Described("Whether all is well, and for readers the state of every query.", (JSON,)),
+    ("GET", "/ready"): _Described("Whether requests are taken.", (JSON,)),
+    ("GET", "/openapi.json"): _Described("This description.", (JSON,)),
+    ("GET", "/docs"): _Described("This description, for people.", ("text/html",)),
+}  # fmt: skip
+
+
+def description() -> dict[str, Any]:
+    """The document of `/openapi.json`."""
+    paths: dict[str, dict[str, Any]] = {}
+    for (method, path), about in DESCRIBED.items():
+        paths.setdefault(path, {})[method.lower()] = _operation(path, about, ROUTES[method, path])
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headrace",
+            "version": "1",
+            "description": "Statements in, rows in, answers and their corrections out.",
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": {"type": "object", "description": _ERROR, "required": ["code", "message"]}},
+        },
+    }
+
+
+def _operation(path: str, about: _Described, role: str | None) -> dict[str, Any]:
+    places = {"query": about.queries, "header": about.headers}
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": place, "description": text, "schema": {"type": "string"}}
+        for place, names in places.items()
+        for name, text in names.items()
+    ]
+    if "{name}" in path:
+        parameters.append({"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    error = {"description": _ERROR, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    found: dict[str, Any] = {
+        "description": about.text,
+        "x-role": role,
+        "parameters": parameters,
+        "responses": {"200": {"description": "Done.", "content": {k: {} for k in about.replies}}, "default": error},
+    }
+    if about.bodies:
+        found["requestBody"] = {"required": True, "content": {kind: {} for kind in about.bodies}}
+    if role is not None:
+        found["security"] = [{"token": []}]
+    if about.example:
+        found["x-example"] = about.example
+    return found

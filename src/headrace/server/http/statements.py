@@ -1,0 +1,74 @@
+"""`POST /sql`, and the routes that are statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headrace.errors import ServerError
+from headrace.server.http.bodies import content_type, read_body, text_of
+from headrace.server.http.replies import JSON, accepts_arrow, arrow_response, json_response
+from headrace.server.http.ways import Ways
+from headrace.server.interface import Connection, Reply, RowsReply, Subscribed, Who
+
+__all__ = ["SQL", "shows", "sql"]
+
+SQL = "application/sql"
+
+
+async def sql(ways: Ways, request: Request, who: Who) -> Response:
+    """Carry out the statements of the body."""
+    kind = content_type(request, JSON, SQL)
+    text = text_of(await read_body(request, ways.limits), kind, ways.limits)
+    return await _carried_out(ways, request, who, text)
+
+
+def shows(text: str) -> Callable[[Ways, Request, Who], object]:
+    """A route that is one statement."""
+
+    async def show(ways: Ways, request: Request, who: Who) -> Response:
+        return await _carried_out(ways, request, who, text)
+
+    return show
+
+
+async def _carried_out(ways: Ways, request: Request, who: Who, text: str) -> Response:
+    encode = arrow_response if accepts_arrow(request) else json_response
+    running: list[Connection] = []
+
+    def run() -> Response:
+        with ways.connected(who, request) as connection:
+            running.append(connection)
+            return encode(_replies(ways, connection, text))
+
+    try:
+        with anyio.fail_after(ways.limits.statement_seconds):
+            response = await ways.call(run)
+    except TimeoutError as error:
+        if running:
+            await ways.call(running[0].cancel)
+        late = ways.limits.out_of_time()
+        ways.note(request, who, text, late)
+        raise late from error
+    return response
+
+
+def _replies(ways: Ways, connection: Connection, text: str) -> list[Reply]:
+    replies: list[Reply] = []
+    with ExitStack() as opened:
+        for reply in connection.execute(text):
+            if isinstance(reply, RowsReply):
+                ways.limits.check_reply(reply.table)
+            if isinstance(reply, Subscribed):
+                opened.callback(reply.subscription.close)
+                raise ServerError(
+                    "a subscription has a route of its own",
+                    given="SUBSCRIBE",
+                    instead="GET /subscribe/NAME?form=events",
+                )
+            replies.append(reply)
+    return replies

@@ -1,0 +1,166 @@
+"""What `/metrics` shows: requests and rows of clients as they are counted here, and queries as their reports have them.
+
+Prometheus' client counts; the state of queries is read from `Server.health()` and `Server.reports()` when it is asked
+for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from headrace.errors import without_secrets
+from headrace.server.interface import Server
+
+__all__ = ["JsonLines", "Metrics", "log_to_stderr", "query_metrics"]
+
+_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
+
+
+class Metrics:
+    """The counters of a server."""
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        requests = ("method", "route", "status")
+        self._requests = Counter("headrace_requests", "Requests.", requests, registry=self._registry)
+        self._seconds = Histogram(
+            "headrace_request_seconds", "Time of requests, of subscriptions until they begin.", ("method", "route"),
+            buckets=_SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._inserted = Counter("headrace_inserted_rows", "Rows that clients inserted.", registry=self._registry)
+        self._sent = Counter("headrace_sent_rows", "Rows that subscribers were sent.", registry=self._registry)
+        self._subscribers = Gauge("headrace_subscribers", "Subscriptions by HTTP.", registry=self._registry)
+
+    def requested(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def inserted(self, rows: int) -> None:
+        """Count rows that a client inserted."""
+        self._inserted.inc(rows)
+
+    def sent(self, rows: int) -> None:
+        """Count rows that a subscriber was sent."""
+        self._sent.inc(rows)
+
+    def exposition(self, server: Server, subscribers: int) -> tuple[bytes, str]:
+        """The text for Prometheus, and its content type."""
+        self._subscribers.set(subscribers)
+        queries = CollectorRegistry()
+        queries.register(_Queries(server.health(), server.reports(), self._clock()))
+        return generate_latest(self._registry) + generate_latest(queries), CONTENT_TYPE_LATEST
+
+
+class _Queries:
+    """The metrics of the queries in a report of health; a collector of Prometheus' client."""
+
+    def __init__(self, health: Mapping[str, Any], reports: Mapping[str, Mapping[str, Any]], now: datetime) -> None:
+        self._health, self._reports, self._now = health, reports, now
+
+    def collect(self) -> Iterator[Metric]:
+        return query_metrics(self._health, self._reports, self._now)
+
+
+def query_metrics(health: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], now: datetime) -> Iterator[Metric]:
+    """The metrics of all queries: state, rows by fate, CTI and its lag, seconds of batches, state of operators."""
+    up = GaugeMetricFamily("headrace_up", "Whether the server and all its queries are well.")
+    up.add_metric([], 1.0 if health.get("ok") else 0.0)
+    yield up
+    states = GaugeMetricFamily("headrace_query_state", "The state of a query.", labels=["query", "state"])
+    for name, state in health.get("queries", {}).items():
+        states.add_metric([name, str(state)], 1.0)
+    yield states
+    reports = {name: entry["report"] for name, entry in found.items() if entry.get("report")}
+    yield from _progress(reports, now)
+    yield from _rows_and_state(reports)
+    yield from _batches(found)
+
+
+def _progress(reports: Mapping[str, Mapping[str, Any]], now: datetime) -> Iterator[Metric]:
+    batches = GaugeMetricFamily("headrace_batch", "The number of the last batch.", labels=["query"])
+    ctis = GaugeMetricFamily("headrace_cti", "The CTI, in seconds since 1970 or as a number.", labels=["query"])
+    lags = GaugeMetricFamily(
+        "headrace_cti_lag_seconds", "By how much the CTI of dates is behind the clock.", labels=["query"]
+    )
+    for name, report in reports.items():
+        if isinstance(report.get("batch"), int):
+            batches.add_metric([name], report["batch"])
+        value, dated = _seconds(report.get("cti"))
+        if value is not None:
+            ctis.add_metric([name], value)
+            if dated:
+                lags.add_metric([name], now.timestamp() - value)
+    yield from (batches, ctis, lags)
+
+
+def _seconds(cti: object) -> tuple[float | None, bool]:
+    """A time of a report, and whether it is a date; None for infinity."""
+    if isinstance(cti, int):
+        return (float(cti) if abs(cti) < 1 << 62 else None), False
+    try:
+        return datetime.fromisoformat(str(cti)).timestamp(), True
+    except ValueError:
+        return None, True
+
+
+def _rows_and_state(reports: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    fates = CounterMetricFamily(
+        "headrace_rows", "Rows of sources: all, accepted, late, diverted, …", labels=["query", "source", "fate"]
+    )
+    labels = ["query", "operator", "place"]
+    rows = GaugeMetricFamily("headrace_state_rows", "Rows of state of an operator.", labels=labels)
+    size = GaugeMetricFamily("headrace_state_bytes", "Bytes of state of an operator.", labels=labels)
+    for name, report in reports.items():
+        for source, counts in report.get("counts", {}).items():
+            for fate, count in counts.items():
+                fates.add_metric([name, source, fate], count)
+        for place, operator in enumerate(report.get("operators", ())):
+            which = [name, str(operator.get("operator")), str(place)]
+            rows.add_metric(which, operator.get("rows", 0))
+            size.add_metric(which, operator.get("bytes", 0))
+    yield from (fates, rows, size)
+
+
+def _batches(queries: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    last = GaugeMetricFamily("headrace_batch_seconds", "The time of the last batch.", labels=["query"])
+    slowest = GaugeMetricFamily("headrace_batch_seconds_max", "The longest of the last batches.", labels=["query"])
+    for name, entry in queries.items():
+        seconds: Sequence[float] = entry.get("batch_seconds") or ()
+        if seconds:
+            last.add_metric([name], seconds[-1])
+            slowest.add_metric([name], max(seconds))
+    yield from (last, slowest)
+
+
+def log_to_stderr(*, as_json: bool) -> None:
+    """Write what Headrace and its HTTP server log to stderr, for a process that serves."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if as_json else text)
+    for name, level in (("headrace", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(level)
+
+
+class JsonLines(logging.Formatter):
+    """Logs as lines of JSON: `at`, `level`, `logger`, `message`, and what a call passes as `extra={"fields": {…}}`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat()
+        message = without_secrets(record.getMessage())
+        found: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name, "message": message}
+        found |= getattr(record, "fields", {})
+        if record.exc_info:
+            found["error"] = without_secrets(self.formatException(record.exc_info))
+        return json.dumps(found, default=str, ensure_ascii=False)

@@ -1,0 +1,103 @@
+"""The queries of a server: each runs from a checkpoint of its own, and one that fails takes no other down."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.api.running import start_all
+from headrace.errors import HeadraceError, ServerError
+from headrace.host.driving.query import Query
+from headrace.io.sinks import Sink
+from headrace.plan.nodes import Node
+from headrace.server.catalog import StoredObject
+
+__all__ = ["QUERY_SETTINGS", "QueryState", "ServedQuery"]
+
+#: What `ALTER QUERY … SET` changes, as options of a start.
+QUERY_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips")
+QueryState = Literal["running", "stopped", "failed", "ended"]
+_log = logging.getLogger("headrace.server")
+
+
+@dataclass
+class ServedQuery:
+    """A query of the catalog: its plan and sink, its checkpoint, and the running query, if it runs."""
+
+    stored: StoredObject
+    node: Node
+    sink: Sink
+    checkpoint: Path
+    #: Where it runs.
+    options: Mapping[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    running: Query | None = None
+    failure: HeadraceError | None = None
+
+    def __post_init__(self) -> None:
+        self.settings = json.loads(self.stored.settings)
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
+    def state(self) -> QueryState:
+        """Whether it runs, was stopped, or has failed."""
+        if self.error is not None:
+            return "failed"
+        if self.running is None:
+            return "stopped"
+        return "running" if self.running.is_active else "ended"
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it has failed."""
+        if self.failure is not None:
+            return self.failure
+        return None if self.running is None else self.running.exception()
+
+    def start(self) -> None:
+        """Start it, or go on from its checkpoint; an error is raised, and kept."""
+        with self._lock:
+            if self.state == "running":
+                return
+            self.stop()
+            try:
+                self.running = start_all(
+                    [(self.node, self.sink)], checkpoint=str(self.checkpoint), name=self.name,
+                    **self.options, **self.settings,
+                )  # fmt: skip
+            except HeadraceError as error:
+                self.failure = error
+                raise
+            self.failure = None
+
+    def start_if_possible(self) -> None:
+        """Start it at a start of the server: what fails is kept, for people to see."""
+        try:
+            self.start()
+        except HeadraceError as error:
+            _log.error("query %s does not start: %s", self.name, error)
+        except Exception as error:  # noqa: BLE001 - of any kind: the other queries go on
+            _log.exception("query %s does not start", self.name)
+            self.failure = ServerError(f"query {self.name} does not start: {error}")
+
+    def stop(self) -> None:
+        """Stop it after its batch; the checkpoint stays."""
+        with self._lock:
+            if self.running is not None:
+                self.running.stop()
+            self.running, self.failure = None, None
+
+    def drop(self) -> None:
+        """Stop it and remove its checkpoint."""
+        self.stop()
+        shutil.rmtree(self.checkpoint, ignore_errors=True)

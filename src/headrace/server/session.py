@@ -1,0 +1,462 @@
+"""Statements on a server: what they create lasts, and queries run.
+
+A session of a server binds statements as any session does (`sql/session.py`). Where that one creates something, this
+one stores it in the catalog first; where that one names a stream, this one runs a query that publishes it.
+
+- `CREATE STREAM x AS …`, `CREATE MATERIALIZED VIEW x AS …`, `QUERY x AS …`: a query that runs, into a log under its
+  name, which other queries read and clients subscribe to.
+- `CREATE STREAM x (…)` without a SOURCE: clients insert its rows.
+- `CREATE TABLE x (…)`: a table whose log is on disk.
+- `… INTO FILE (…)` and other sinks: a query that runs into it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from headrace.api.stream import Stream
+from headrace.api.tables import new_table
+from headrace.errors import ServerError, nearest
+from headrace.host.live_tables import followed
+from headrace.io.live_table import log_columns
+from headrace.io.sinks import Sink
+from headrace.schema import Schema
+from headrace.server.interface import Who
+from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
+from headrace.server.queries import QUERY_SETTINGS, ServedQuery
+from headrace.sql import changes
+from headrace.sql import syntax as s
+from headrace.sql.bind import sources
+from headrace.sql.bind.catalog import SETTINGS, LiveEntry, StreamEntry, ViewEntry
+from headrace.sql.bind.context import Context
+from headrace.sql.bind.queries import Queries
+from headrace.sql.bind.relations import fitted, plain
+from headrace.sql.bind.stored import is_relation
+from headrace.sql.bind.values import constant
+from headrace.sql.outcomes import Done, Outcome, ShownTable
+from headrace.sql.printer import to_sql
+from headrace.sql.session import SqlSession
+from headrace.sql.view_statements import names_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.server.catalog import StoredObject
+    from headrace.server.core import HeadraceServer, ServedObject
+
+__all__ = ["ServerSession"]
+
+#: Settings that change what a statement means: they are stored with it.
+_MEANING = ("emit", "tick", "on_error")
+#: Settings that belong to the server.
+_OF_SERVER = ("host", "master", "checkpoint")
+
+
+class ServerSession(SqlSession):
+    """The statements of one client. The catalog is the server's, the settings are the client's own."""
+
+    def __init__(self, server: HeadraceServer, who: Who) -> None:
+        super().__init__()
+        self.server, self.who = server, who
+        defaults = {name: default for name, (default, *_) in SETTINGS.items()}
+        self.catalog = replace(server.catalog, settings=defaults)
+        #: What the running text has created, as (kind, name), to be dropped if it fails.
+        self.created: list[tuple[str, str]] = []
+
+    def statement(self, context: Context, part: s.Statement) -> Outcome:
+        with self.server.lock:
+            return super().statement(context, part)
+
+    # --- storing what is created -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _storing(self, kind: str, name: str, part: s.Statement) -> Iterator[StoredObject]:
+        """Store an object while it is created; if that fails, it is removed."""
+        settings = [
+            f"SET {setting} = '{value}';\n"
+            for setting in _MEANING
+            if (value := self.catalog.settings[setting]) != SETTINGS[setting][0]
+        ]
+        stored = self.server.add(kind, name, "".join(settings) + to_sql(part), self.who.name)
+        try:
+            yield stored
+        except BaseException:
+            self.server.abandon(stored)
+            raise
+        self.created.append((kind, name))
+
+    def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
+        from headrace.server.core import ServedObject  # it imports this module
+
+        served = ServedObject(stored, **parts)
+        if served.query is not None and stored.state == "creating":
+            try:
+                served.query.start()
+            except BaseException:
+                served.query.drop()
+                if served.log is not None:
+                    served.log.close()
+                raise
+        self.server.serve(served)
+        return served
+
+    def _stored(self, kind: str) -> Callable[[Context, Any], Outcome]:
+        """A statement of any session, whose object is stored."""
+        bind = SqlSession.statements
+
+        def run(context: Context, part: Any) -> Outcome:
+            with self._storing(kind, part.name.text, part) as stored:
+                outcome = bind[type(part)](self, context, part)
+                self._serve(stored)
+            return outcome
+
+        return run
+
+    def _create_plain(self, context: Context, part: s.CreateSchema | s.CreateAggregate) -> Outcome:
+        return self._stored("schema" if isinstance(part, s.CreateSchema) else "aggregate")(context, part)
+
+    # --- streams and tables ------------------------------------------------------------------------------------------
+
+    def _create_stream(self, context: Context, part: s.CreateStream) -> Outcome:
+        if part.source is not None:
+            return self._stored("stream")(context, part)
+        name = part.name
+        self.catalog.free(context, name, among=self._names())
+        declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
+        if part.derived is not None:
+            derived = self._derived(context, part.derived, renames=declared is not None)
+            stream = sources.timed(context, self.catalog, part, fitted(context, part, derived, declared))
+            published = self._publish("stream", name.text, part, stream)
+            self.catalog.streams[name.text] = StreamEntry(
+                name.text, published.schema, published.node, to_sql(part), names_read(part)
+            )
+            return Done(part, f"stream {name.text} ({published.schema})")
+        if declared is None:
+            raise context.error(
+                part, "a stream needs columns, a source, or a query", instead=f"CREATE STREAM {name.text} (…)"
+            )
+        with self._storing("stream", name.text, part) as stored:
+            log = self.server.open_log(stored, client_columns(declared))
+            adapter = ClientRows(name.text, declared, str(log.folder), log)
+            try:
+                stream = sources.fed_by(context, self.catalog, part, adapter)
+                sources.late_into(context, self.catalog, part, stream)
+            except BaseException:
+                log.close()
+                raise
+            self.catalog.streams[name.text] = StreamEntry(name.text, stream.schema, stream.node, to_sql(part))
+            self._serve(stored, log=log)
+        return Done(part, f"stream {name.text} ({stream.schema}): clients insert its rows")
+
+    def _names(self) -> dict[str, Any]:
+        """The names that are taken."""
+        answers = {name: entry for name, entry in self.catalog.answers.items() if name in self.catalog.queries}
+        return {**answers, **self.catalog.streams, **self.catalog.tables}
+
+    def _publish(
+        self, kind: str, name: str, part: s.Statement, stream: Stream, *, relation: bool = False
+    ) -> PublishedStream:
+        """Run a query into a log under a name."""
+        node = plain(stream).node
+        with self._storing(kind, name, part) as stored:
+            log = self.server.open_log(stored, log_columns(node.schema))
+            published = PublishedStream(name, node.schema, log, dates=followed(node).dates)
+            query = self._query_of(stored, stream, LogSink(name=name, log=log))
+            self._serve(stored, log=log, query=query, published=published, relation=relation)
+        return published
+
+    def _query_of(self, stored: StoredObject, stream: Stream, sink: Sink) -> ServedQuery:
+        checkpoint = self.server.checkpoint(stored)
+        return ServedQuery(stored, plain(stream).node, sink, checkpoint, self.server.options)
+
+    def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
+        if part.source is not None:
+            return self._stored("table")(context, part)
+        name = part.name.text
+        self.catalog.free(context, part.name, among=self._names())
+        rows: pa.Table | None = None
+        bare = part
+        if part.query is not None:  # the rows of now: another start must not compute them again
+            rows = self._rows(context, part.query)
+            columns = tuple(
+                s.TypedColumn(s.Name(field.name, quoted=True), s.Name(field.type.value))
+                for field in Schema.of(rows.schema)
+            )
+            bare = s.CreateTable(part.name, columns, at=part.at)
+        with self._storing("table", name, bare) as stored:
+            schema = self._columns(context, bare.columns, None)
+            rules = changes.created(context, self.catalog, bare, schema).live
+            log = self.server.open_log(stored, log_columns(schema))
+            table = new_table(name, schema, rules.key, rules.required, rules.defaults, DiskLog(log))
+            if rows is not None:
+                table.insert(rows, at=self.catalog.settings["time"])
+            self.catalog.tables[name] = LiveEntry(name, table, to_sql(bare))
+            self._serve(stored, log=log, relation=True)
+        return Done(part, f"table {name} ({schema})")
+
+    def _create_view(self, context: Context, part: s.CreateView) -> Outcome:
+        if not part.materialized:
+            if part.replace:
+                self.server.drop("view", part.name.text)
+            return self._stored("view")(context, part)
+        self.catalog.free(context, part.name, among=self._names())
+        if part.query.into is not None:
+            raise context.error(part.query.into, "a view gives its answers to those who read it", instead="no INTO")
+        relation = is_relation(part.query, self.catalog)
+        stream = Queries(context, self.catalog).query(part.query)
+        published = self._publish("materialized view", part.name.text, part, stream, relation=relation)
+        view: Any = _PublishedView(published.node, published)
+        self.catalog.tables[part.name.text] = ViewEntry(
+            part.name.text, published.schema, lambda: Stream(published.node), to_sql(part), relation,
+            names_read(part.query), view,
+        )  # fmt: skip
+        return Done(part, f"materialized view {part.name.text} ({published.schema})")
+
+    def values(self, context: Context, part: s.InsertValues, name: str, columns: Schema) -> pa.Table:
+        """The rows of VALUES for a stream that clients feed."""
+        return changes.given_values(context, self.catalog, StreamEntry(name, columns, None), part)
+
+    # --- queries -----------------------------------------------------------------------------------------------------
+
+    def _query(self, context: Context, part: s.Ask) -> Outcome:
+        into = part.query.into
+        if isinstance(into, s.Name):
+            named = s.CreateStream(into, derived=replace(part.query, into=None), at=part.at)
+            return self._create_stream(context, named)
+        if into is not None:
+            return self._deliver(context, part, part.query, into, part.name)
+        if part.name is None:
+            outcome = super()._query(context, part)
+            for names in (self.catalog.queries, self.catalog.answers):
+                names.pop(outcome.name, None)  # type: ignore[attr-defined]
+            return outcome
+        name = part.name.text
+        self.catalog.free(context, part.name, among=self._names())
+        stream = self._emitted(part.query, Queries(context, self.catalog).query(part.query))
+        relation = is_relation(part.query, self.catalog)
+        published = self._publish("query", name, part, stream, relation=relation)
+        self.catalog.queries[name] = to_sql(part.query)
+        self.catalog.answers[name] = StreamEntry(
+            name, published.schema, published.node, to_sql(part), names_read(part.query), relation
+        )
+        return Done(part, f"query {name} runs")
+
+    def _deliver(
+        self, context: Context, part: s.Statement, query: s.Name | s.Query, into: s.Into, name: s.Name | None
+    ) -> Outcome:
+        """A query that runs into a sink."""
+        source = replace(query, into=None) if isinstance(query, s.Query) else query
+        stream = self._derived(context, source)
+        sink = sources.sink(context, self.catalog, into)
+        if name is None:
+            name = s.Name(self._free_number())
+        if not isinstance(query, s.Query):
+            query = s.Query(s.Select((s.Entry(s.Star()),), s.FromItem(query)))
+        whole = s.Ask(replace(query, into=into), name)
+        with self._storing("query", name.text, whole) as stored:
+            self._serve(stored, query=self._query_of(stored, stream, sink))
+        self.catalog.queries[name.text] = to_sql(whole.query)
+        return Done(part, f"query {name.text} runs")
+
+    def _free_number(self) -> str:
+        number = 1
+        while f"query_{number}" in self.catalog.queries:
+            number += 1
+        return f"query_{number}"
+
+    def _insert(self, context: Context, part: s.Insert) -> Outcome:
+        into = self.insert_into_table(context, part)
+        if into is not None:
+            return into
+        if isinstance(part.target, s.Name):
+            raise context.error(
+                part.target, "answers go into a stream of their own",
+                instead=f"CREATE STREAM {part.target.text} AS SELECT …",
+            )  # fmt: skip
+        return self._deliver(context, part, part.source, part.target, None)
+
+    def _merge(self, context: Context, part: s.Merge) -> Outcome:
+        if isinstance(part.into, s.Name):
+            named = s.CreateStream(part.into, derived=replace(part, into=None), at=part.at)
+            return self._create_stream(context, named)
+        raise context.error(part, "a merged stream needs a name", instead="CREATE STREAM x AS MERGE a, b")
+
+    def _split(self, context: Context, part: s.Split) -> Outcome:
+        raise context.error(
+            part, "a server creates one stream with each statement",
+            instead="CREATE STREAM x AS SELECT … WHERE …, for each branch",
+        )  # fmt: skip
+
+    def _served_query(self, context: Context, part: s.ServerStatement) -> ServedQuery:
+        found = {served.stored.name: served.query for served in self.server.objects.values() if served.query}
+        key = self.catalog.key(part.name.text, found)
+        if key is None:
+            raise context.error(
+                part.name, f"there is no query {part.name.text!r}", given=part.name.text,
+                allowed=", ".join(found) or "(none yet: QUERY q AS SELECT …)",
+                instead=nearest(part.name.text, found) or "",
+            )  # fmt: skip
+        return found[key]
+
+    def _start_query(self, context: Context, part: s.StartQuery) -> Outcome:
+        query = self._served_query(context, part)
+        if part.stop:
+            query.stop()
+            self.server.stored.mark(query.stored.id, "stopped")
+            return Done(part, f"query {query.name} was stopped; START QUERY {query.name} lets it go on")
+        with context.at(part):
+            query.start()
+        self.server.stored.mark(query.stored.id, "there")
+        return Done(part, f"query {query.name} runs")
+
+    def _alter_query(self, context: Context, part: s.AlterQuery) -> Outcome:
+        query = self._served_query(context, part)
+        setting = part.setting.text.lower()
+        if setting not in QUERY_SETTINGS:
+            raise context.error(
+                part.setting, f"a query has no setting {setting!r}", given=setting, allowed=", ".join(QUERY_SETTINGS),
+                instead=nearest(setting, QUERY_SETTINGS) or "",
+            )  # fmt: skip
+        value = to_sql(part.value) if isinstance(part.value, s.Duration) else constant(context, part.value)
+        before, was_running = dict(query.settings), query.state == "running"
+        query.settings[setting] = value
+        if value is None:
+            del query.settings[setting]
+        with context.at(part):
+            try:
+                query.stop()
+                query.start()
+            except BaseException:
+                query.settings = before
+                if was_running:
+                    query.start_if_possible()
+                raise
+        if not was_running:
+            query.stop()
+        self.server.stored.set(query.stored.id, json.dumps(query.settings))
+        return Done(part, f"query {query.name}: {setting} = {value}")
+
+    # --- what exists -------------------------------------------------------------------------------------------------
+
+    def _create_secret(self, context: Context, part: s.CreateSecret) -> Outcome:
+        secrets, name = self.server.access.secrets, part.name.text
+        with context.at(part.name):
+            if part.from_environment:
+                secrets.refer(name, part.value, owner=self.who.name)
+            else:
+                secrets.store(name, part.value, owner=self.who.name)
+        return Done(part, f"secret {name}")
+
+    def _drop(self, context: Context, part: s.Drop) -> Done:
+        if part.kind == "secret":
+            with context.at(part.name):
+                self.server.access.secrets.drop(part.name.text)
+            return Done(part, f"secret {part.name.text} dropped")
+        if part.kind == "query":
+            self._check_query_readers(context, part)
+        outcome = super()._drop(context, part)
+        if part.kind == "query":
+            self.catalog.answers.pop(self.catalog.key(part.name.text, self.catalog.answers) or "", None)
+        self._drop_unnamed()
+        return outcome
+
+    def _check_query_readers(self, context: Context, part: s.Drop) -> None:
+        readers = self.catalog.dependents(part.name.text)
+        if readers and not part.cascade:
+            raise context.error(
+                part.name, f"{', '.join(readers)} still reads {part.name.text}", given=to_sql(part),
+                instead=f"{to_sql(replace(part, cascade=True))}",
+            )  # fmt: skip
+
+    def _drop_unnamed(self) -> None:
+        """Drop what the catalog names no more."""
+        catalog = self.catalog
+        named = {name.lower() for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
+        named |= {f"schema {name.lower()}" for name in catalog.schemas}
+        named |= {f"aggregate {name.lower()}" for name in catalog.aggregates}
+        for key, served in reversed(list(self.server.objects.items())):
+            if key not in named and not key.startswith("secret "):
+                self.server.drop(served.stored.kind, served.stored.name)
+
+    def _show(self, context: Context, part: s.Show) -> Outcome:
+        if part.what == "queries":
+            served = [one for one in self.server.objects.values() if one.query is not None]
+            rows = [_query_row(one) for one in served]
+            return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
+        if part.what == "secrets":
+            return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
+        if part.what == "subscriptions":
+            used = self.server.subscriptions.in_use()
+            return ShownTable(part, ("subscriptions",), ((str(used),),))
+        return super()._show(context, part)
+
+    def _set(self, context: Context, part: s.Set) -> Outcome:
+        if part.name.text.lower() in _OF_SERVER:
+            raise context.error(
+                part.name, f"{part.name.text} belongs to the server", given=to_sql(part),
+                instead="headrace serve --host, --master, --data",
+            )  # fmt: skip
+        return super()._set(context, part)
+
+    def options(self, host: str | None = None) -> dict[str, Any]:
+        """Where a query of this client runs that is asked once: in the server's process."""
+        found = super().options(host)
+        return {**found, "host": "local"}
+
+    statements: ClassVar[Mapping[type[s.Statement], Callable[[Any, Context, Any], Outcome]]] = {
+        **SqlSession.statements,
+        s.CreateSchema: _create_plain,
+        s.CreateAggregate: _create_plain,
+        s.CreateStream: _create_stream,
+        s.CreateTable: _create_table,
+        s.CreateView: _create_view,
+        s.Ask: _query,
+        s.Insert: _insert,
+        s.Merge: _merge,
+        s.Split: _split,
+        s.Drop: _drop,
+        s.Show: _show,
+        s.Set: _set,
+        s.StartQuery: _start_query,
+        s.AlterQuery: _alter_query,
+        s.CreateSecret: _create_secret,
+    }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _PublishedView(Stream):
+    """A materialized view of a server, as the catalog of statements has it."""
+
+    published: PublishedStream
+
+    def rows(self) -> pa.Table:
+        """The rows that hold now."""
+        return self.published.rows
+
+    def stop(self) -> None:
+        """The server stops its query."""
+
+
+def _query_row(served: ServedObject) -> tuple[str, ...]:
+    query = served.query
+    assert query is not None
+    report = query.running.report if query.running is not None else None
+    batch = "" if not report else str(report["batch"]) if "batch" in report else ""
+    error = query.error
+    state = query.state if error is None else f"failed: {error}"
+    text = " ".join(served.stored.text.split())
+    return query.name, served.stored.kind, state, batch, served.stored.owner, text
+
+
+def unknown_stream(name: str, known: Mapping[str, Any]) -> ServerError:
+    """The error of a name that nothing has."""
+    return ServerError(
+        f"there is no stream, table, view or query {name!r}", given=name, allowed=", ".join(known) or "(none yet)",
+        instead=nearest(name, known) or "",
+    )  # fmt: skip

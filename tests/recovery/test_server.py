@@ -1,0 +1,184 @@
+"""A server killed at any moment: what was acknowledged is there once, and every subscriber's changes add up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headrace.events import events_table, history, to_changes
+from headrace.schema import Schema
+
+SCRIPT = """
+CREATE STREAM readings (sensor STRING, reading LONG, ts DATETIME) ORDER BY ts WITH PROGRESS ADVANCE 1 h;
+QUERY sums AS SELECT sensor, sum(reading) AS total, count(*) AS n FROM readings [TUMBLING 10 s] GROUP BY sensor;
+CREATE STREAM large AS SELECT sensor, total FROM sums WHERE total > 20;
+CREATE TABLE sensors (sensor STRING PRIMARY KEY, place STRING);
+CREATE MATERIALIZED VIEW places AS SELECT place, count(*) AS sensors FROM sensors GROUP BY place;
+"""
+
+
+class Server:
+    """The server as a process of its own."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "serve", "--data", str(self._data), "--port", "0", "--no-postgres"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        found = None
+        while found is None:
+            line = self.process.stdout.readline()
+            assert line, f"the server ended with {self.process.wait()}"
+            found = re.search(r"http://\S+", line)
+        self.url = found[0]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def sql(self, text: str) -> list[dict[str, Any]]:
+        reply = httpx.post(f"{self.url}/sql", json={"sql": text}, timeout=30)
+        assert reply.status_code == 200, reply.text
+        return list(reply.json()["replies"])
+
+    def rows(self, text: str) -> list[dict[str, Any]]:
+        return list(self.sql(text)[0]["rows"])
+
+
+class Writer(threading.Thread):
+    """Inserts rows, each insert under a key of its own, again and again until it is acknowledged."""
+
+    def __init__(self, server: Server, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._server, self._random, self.stopping = server, random.Random(seed), False
+        self.rows: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        number = 0
+        while not self.stopping:
+            seconds = 10 * (number // 20) + self._random.randrange(30)  # late rows correct earlier windows
+            row = {"sensor": self._random.choice("abc"), "reading": self._random.randrange(9)}
+            row["ts"] = f"2024-01-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}Z"
+            self._put(f"{number}", row)
+            self.rows.append(row)
+            number += 1
+
+    def _put(self, key: str, row: dict[str, Any]) -> None:
+        while True:
+            try:
+                reply = httpx.post(
+                    f"{self._server.url}/streams/readings/rows", json=[row], headers={"Idempotency-Key": key}, timeout=5
+                )
+            except httpx.HTTPError:
+                time.sleep(0.02)
+                continue
+            if reply.status_code == 503:
+                continue
+            assert reply.status_code == 200, reply.text
+            return
+
+
+def expected(rows: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    sums: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        sums.setdefault((row["sensor"], row["ts"][:18]), []).append(row["reading"])
+    return sorted((sensor, sum(values), len(values)) for (sensor, _), values in sums.items())
+
+
+@pytest.mark.slow
+def test_a_server_killed_at_any_moment_loses_and_repeats_nothing(tmp_path: Path):
+    server = Server(tmp_path / "data")
+    try:
+        server.sql(SCRIPT)
+        server.sql("INSERT INTO sensors VALUES ('a', 'attic'), ('b', 'cellar'), ('c', 'attic')")
+        writer = Writer(server, seed=7)
+        writer.start()
+        moments = random.Random(11)
+        events: list[dict[str, Any]] = []
+        cursor = None
+        for _ in range(3):
+            events, cursor = _followed(server, events, cursor, until=time.monotonic() + 0.5 + moments.random())
+            server.kill()
+            server.start()
+        time.sleep(0.5)
+        writer.stopping = True
+        writer.join(20)
+        far = {"sensor": "z", "reading": 1, "ts": "2024-01-02T00:00:00Z"}  # promises that nothing changes any more
+        reply = httpx.post(f"{server.url}/streams/readings/rows", json=[far, far | {"ts": "2024-01-02T01:00:00Z"}])
+        assert reply.status_code == 200, reply.text
+        wanted = expected(writer.rows)
+        assert len(writer.rows) > 20
+        deadline = time.monotonic() + 30
+        while (found := _sums(server)) != wanted:
+            assert time.monotonic() < deadline, (found, wanted)
+            time.sleep(0.1)
+        events, cursor = _followed(server, events, cursor, until=time.monotonic() + 1)
+        table = events_table(events, Schema.of("sensor STRING, total LONG, n LONG"))
+        folded = history(to_changes(table, Schema.of("sensor STRING, total LONG, n LONG")))
+        assert (
+            sorted(zip(*folded.select(["sensor", "total", "n"]).to_pydict().values(), strict=True))[: len(wanted)]
+            == wanted
+        )
+        large = sorted((row["sensor"], row["total"]) for row in server.rows("SELECT sensor, total FROM large"))
+        assert large == sorted((sensor, total) for sensor, total, _ in wanted if total > 20)
+        assert server.rows("SELECT * FROM places ORDER BY place") == [
+            {"place": "attic", "sensors": 2}, {"place": "cellar", "sensors": 1},
+        ]  # fmt: skip
+        assert server.stop() == 0
+    finally:
+        server.kill()
+
+
+def _sums(server: Server) -> list[tuple[str, int, int]]:
+    rows = server.rows("SELECT sensor, total, n FROM sums")
+    return sorted((row["sensor"], row["total"], row["n"]) for row in rows if row["sensor"] != "z")
+
+
+def _followed(
+    server: Server, events: list[dict[str, Any]], cursor: str | None, until: float
+) -> tuple[list[dict[str, Any]], str | None]:
+    """The events of a subscription up to a moment, and its cursor."""
+    events = [] if cursor is None else list(events)  # a snapshot is whole or begins again
+    parameters = {} if cursor is None else {"cursor": cursor}
+    begun: list[dict[str, Any]] = []
+    with (
+        contextlib.suppress(httpx.HTTPError),
+        httpx.stream(
+            "GET", f"{server.url}/subscribe/sums", params=parameters, timeout=httpx.Timeout(5, read=0.5)
+        ) as reply,
+    ):
+        assert reply.status_code == 200
+        named = None
+        for line in reply.iter_lines():
+            if line.startswith("id:"):
+                named = line.removeprefix("id:").strip()
+            elif line.startswith("data:"):
+                begun += json.loads(line.removeprefix("data:"))["rows"]
+            elif not line and named:
+                events, begun, cursor, named = events + begun, [], named, None
+            if time.monotonic() > until:
+                break
+    return events, cursor

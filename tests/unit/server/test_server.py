@@ -1,0 +1,265 @@
+"""A server: what statements create lasts, queries run, and start again where they were."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, TableError, UnknownColumn
+from headrace.server.access import Limits
+from headrace.server.connection import ServerConnection
+from headrace.server.core import HeadraceServer
+from headrace.server.interface import RowsReply, Said, Subscribed, Who
+
+ADMIN = Who("ada", "admin")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], ServerConnection]]:
+    """Start the server, again and again; the one before is stopped."""
+    running: list[HeadraceServer] = []
+
+    def started() -> ServerConnection:
+        while running:
+            running.pop().stop()
+        running.append(HeadraceServer(tmp_path / "data", roots=[str(tmp_path / "files")], durable=False))
+        running[-1].start()
+        return running[-1].connect(ADMIN)
+
+    yield started
+    while running:
+        running.pop().stop()
+
+
+def said(client: ServerConnection, text: str) -> list[str]:
+    return [reply.message for reply in client.execute(text) if isinstance(reply, Said)]
+
+
+def asked(client: ServerConnection, text: str) -> list[dict[str, Any]]:
+    (reply,) = client.execute(text)
+    assert isinstance(reply, RowsReply)
+    return list(reply.table.to_pylist())
+
+
+def states(client: ServerConnection) -> dict[str, str]:
+    return {row["query"]: row["state"] for row in asked(client, "SHOW QUERIES")}
+
+
+def folders(client: ServerConnection) -> list[str]:
+    data = client.server.data
+    return sorted(path.name for folder in ("logs", "checkpoints") for path in (data / folder).glob("*"))
+
+
+def until(client: ServerConnection, text: str, expected: list[dict[str, Any]]) -> None:
+    """Ask until the answer is the expected one."""
+    deadline = time.monotonic() + 20
+    while (found := asked(client, text)) != expected:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+def test_a_table_and_a_view_last(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE items (id LONG PRIMARY KEY, class STRING NOT NULL, price LONG DEFAULT 1)")
+    assert said(client, "INSERT INTO items VALUES (1, 'a', 10), (2, 'b', 20)") == ["2 rows inserted into items"]
+    said(client, "CREATE MATERIALIZED VIEW totals AS SELECT class, sum(price) AS total FROM items GROUP BY class")
+    totals = "SELECT * FROM totals ORDER BY class"
+    assert asked(client, totals) == [{"class": "a", "total": 10}, {"class": "b", "total": 20}]  # at once
+    until(client, totals, [{"class": "a", "total": 10}, {"class": "b", "total": 20}])
+    client = start()
+    said(client, "UPDATE items SET price = price + 1 WHERE id = 1; DELETE FROM items WHERE id = 2")
+    said(client, "INSERT INTO items (id, class) VALUES (3, 'a')")
+    until(client, totals, [{"class": "a", "total": 12}])
+    client = start()
+    until(client, totals, [{"class": "a", "total": 12}])
+    assert asked(client, "SELECT id, price FROM items ORDER BY id") == [{"id": 1, "price": 11}, {"id": 3, "price": 1}]
+    with pytest.raises(SqlError, match="has a row with this key already"):
+        said(client, "INSERT INTO items VALUES (1, 'z', 0)")
+
+
+def test_queries_are_composed_while_they_run(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE STREAM trades (symbol STRING, price LONG, ts DATETIME) ORDER BY ts WITH PROGRESS ADVANCE 60 s")
+    said(client, "QUERY sums AS SELECT symbol, sum(price) AS total FROM trades [TUMBLING 10 s] GROUP BY symbol")
+    rows = [{"symbol": "A", "price": n, "ts": f"2024-01-01T00:00:{n:02d}Z"} for n in (1, 2, 12, 22)]
+    assert client.insert("trades", rows) == 4
+    totals = "SELECT symbol, total FROM sums"
+    deadline = time.monotonic() + 20
+    while len(asked(client, totals)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    said(client, "CREATE STREAM high AS SELECT symbol, total FROM sums WHERE total > 2")  # it begins with the history
+    subscription = client.subscribe("high")
+    held = [row["total"] for row in _rows_until(subscription, 2) if row["kind"] == "insert"]
+    assert sorted(held) == [3, 12]
+    said(client, "STOP QUERY high")
+    client.insert("trades", [{"symbol": "A", "price": 30, "ts": "2024-01-01T00:00:05Z"}])
+    assert states(client) == {"sums": "running", "high": "stopped"}
+    cursor = subscription.cursor
+    client = start()
+    assert states(client) == {"sums": "running", "high": "stopped"}
+    said(client, "START QUERY high")
+    changes = _rows_until(client.subscribe("high", cursor=cursor), 2)
+    assert [(row["kind"], row["total"]) for row in changes if row["kind"] != "cti"] == [("retract", 3), ("insert", 33)]
+
+
+def _rows_until(subscription: Any, events: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 20
+    while sum(row["kind"] != "cti" for row in found) < events:
+        assert time.monotonic() < deadline, found
+        piece = subscription.next(0.1)
+        found += [] if piece is None else piece.rows.to_pylist()
+    return found
+
+
+def test_a_text_is_carried_out_as_a_whole_or_not_at_all(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG)")
+    before = folders(client)
+    text = "CREATE STREAM s AS SELECT a FROM t; CREATE VIEW v AS SELECT * FROM s; QUERY q AS SELECT nothing FROM v"
+    with pytest.raises(SqlError, match="there is no column 'nothing'"):
+        said(client, text)
+    assert asked(client, "SHOW STREAMS") == asked(client, "SHOW VIEWS") == asked(client, "SHOW QUERIES") == []
+    assert folders(client) == before
+    client = start()
+    assert asked(client, "SHOW STREAMS") == []
+    assert [row["table"] for row in asked(client, "SHOW TABLES")] == ["t"]
+
+
+def test_what_is_read_cannot_be_dropped(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); QUERY q AS SELECT a + 1 AS b FROM t; CREATE STREAM s AS SELECT b FROM q")
+    with pytest.raises(SqlError, match="STREAM s still reads q"):
+        said(client, "DROP QUERY q")
+    said(client, "DROP STREAM s")
+    said(client, "DROP QUERY q")
+    said(client, "DROP TABLE t")
+    assert not client.server.objects
+    assert not folders(client)
+    said(client, "CREATE TABLE t (b STRING)")  # the name is free, and has other columns
+    client = start()
+    assert asked(client, "SELECT * FROM t") == []
+
+
+def test_inserts_are_idempotent_by_a_key(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); CREATE STREAM s (a LONG)")
+    for name in ("t", "s"):
+        assert client.insert(name, [{"a": 1}, {"a": 2}], key="x") == 2
+        assert client.insert(name, [{"a": 1}, {"a": 2}], key="x") == 2
+    client = start()
+    for name in ("t", "s"):
+        assert client.insert(name, pa.table({"a": [1, 2]}), key="x") == 2
+        assert client.insert(name, pa.table({"a": [3]}), key="y") == 1
+        assert sorted(row["a"] for row in asked(client, f"SELECT a FROM {name}")) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("call", "error", "says"), [
+    (lambda c: c.insert("nothing", [{"a": 1}]), ServerError, "there is no stream, table, view or query 'nothing'"),
+    (lambda c: c.insert("v", [{"a": 1}]), ServerError, "allowed: t, s"),
+    (lambda c: c.insert("s", [{"b": 1}]), UnknownColumn, "'b'"),
+    (lambda c: c.insert("s", [{"a": "x"}]), TableError, "s: "),
+    (lambda c: c.insert("s", [{"a": 1}, {"a": "x"}]), TableError, "several types"),
+    (lambda c: c.subscribe("s"), ServerError, "allowed: t, v"),
+    (lambda c: said(c, "SET host = 'spark'"), SqlError, "belongs to the server"),
+    (lambda c: said(c, "CREATE TABLE x SOURCE FILE ('/etc/passwd')"), SqlError, "may not use files there"),
+    (lambda c: said(c, "QUERY x AS SELECT * FROM t INTO FILE ('/tmp/x')"), SqlError, "may not use files there"),
+    (lambda c: said(c, "INSERT INTO v SELECT * FROM t"), SqlError, "a view: its rows are those of its query"),
+    (lambda c: said(c, "START QUERY w"), SqlError, "there is no query 'w'"),
+    (lambda c: said(c, "ALTER QUERY v SET colour = 1"), SqlError, "has no setting 'colour'"),
+    (lambda c: said(c, "CREATE STREAM v (a LONG)"), SqlError, "exists already"),
+])  # fmt: skip
+def test_mistakes(start: Callable[[], ServerConnection], call: Any, error: type[HeadraceError], says: str):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); CREATE STREAM s (a LONG); CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+    with pytest.raises(error) as caught:
+        call(client)
+    assert says in str(caught.value)
+
+
+def test_settings_of_a_query(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); QUERY q AS SELECT a FROM t")
+    said(client, "ALTER QUERY q SET trigger = '2 s'")
+    client = start()
+    query = client.server.objects["q"].query
+    assert query is not None
+    assert query.running is not None
+    assert (query.settings, query.running.interval) == ({"trigger": "2 s"}, 2.0)
+
+
+def test_a_failing_query_takes_no_other_down(start: Callable[[], ServerConnection], tmp_path: Path):
+    (tmp_path / "files").mkdir()
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); QUERY good AS SELECT a FROM t")
+    place = tmp_path / "files" / "out"
+    said(client, f"QUERY out AS SELECT a FROM t INTO FILE ('{place}')")
+    said(client, "INSERT INTO t VALUES (1)")
+    until(client, "SELECT a FROM good", [{"a": 1}])
+    query = client.server.objects["out"].query
+    assert query is not None
+    query.stop()
+    for path in sorted(place.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    client = start()
+    assert states(client)["good"] == "running"
+    assert states(client)["out"].startswith("failed")
+    assert not client.server.health()["ok"]
+
+
+def test_replies(start: Callable[[], ServerConnection]):
+    client = start()
+    tags = [reply.tag for reply in client.execute("CREATE TABLE t (a LONG); INSERT INTO t VALUES (1); SELECT a FROM t")]
+    assert tags == ["CREATE TABLE", "INSERT", "SELECT"]
+    (reply,) = client.execute("SUBSCRIBE t WITH UPSERT (a)")
+    assert isinstance(reply, Subscribed)
+    assert client.columns("SELECT a FROM t") == pa.schema([("a", pa.int64())])
+    assert client.columns("SUBSCRIBE t").names == ["kind", "le", "re", "re_new", "a"]  # type: ignore[union-attr]
+    assert client.columns("INSERT INTO t VALUES (2)") is None
+    assert asked(client, "SELECT count(*) AS n FROM t") == [{"n": 1}]
+
+
+def test_one_server_for_a_directory(start: Callable[[], ServerConnection], tmp_path: Path):
+    start()
+    with pytest.raises(ServerError, match="another server uses this data directory"):
+        HeadraceServer(tmp_path / "data").start()
+
+
+def test_roles_secrets_and_the_audit_log(start: Callable[[], ServerConnection]):
+    admin = start()
+    said(admin, "CREATE SECRET password AS 'hush'; CREATE TABLE t (a LONG)")
+    assert asked(admin, "SHOW SECRETS") == [{"secret": "password", "value": "stored", "owner": "ada"}]
+    reader, writer = (admin.server.connect(Who(name, name), "127.0.0.1") for name in ("reader", "writer"))  # type: ignore[arg-type]
+    assert asked(reader, "SELECT * FROM t") == []
+    for client, text in ((reader, "INSERT INTO t VALUES (1)"), (writer, "CREATE SECRET x AS 'y'"),
+                         (writer, "CREATE STREAM k (a LONG) SOURCE KAFKA ('topic', secret('password'))")):  # fmt: skip
+        with pytest.raises(AccessError, match="needs the role"):
+            said(client, text)
+    with pytest.raises(AccessError, match="needs the role writer"):
+        reader.insert("t", [{"a": 1}])
+    admin.server.access.audit.flush()
+    noted = admin.server.access.audit.entries()
+    assert {entry.outcome for entry in noted if entry.who == "reader"} == {"done", "ACCESS"}
+    written = "".join(path.read_text("latin-1") for path in admin.server.data.rglob("*") if path.is_file())
+    assert "hush" not in written
+    assert "CREATE SECRET" in written
+
+
+def test_limits(tmp_path: Path):
+    with HeadraceServer(tmp_path, durable=False, limits=Limits(reply_rows=2, subscriptions=1)) as server:
+        client = server.connect(ADMIN)
+        said(client, "CREATE TABLE t (a LONG); INSERT INTO t VALUES (1), (2), (3)")
+        with pytest.raises(ServerError, match="more rows than the limit"):
+            asked(client, "SELECT a FROM t")
+        assert len(asked(client, "SELECT a FROM t LIMIT 2")) == 2
+        first = client.subscribe("t")
+        with pytest.raises(ServerError, match="may not have more"):
+            client.subscribe("t")
+        first.close()
+        client.subscribe("t").close()
