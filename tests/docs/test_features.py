@@ -8,10 +8,12 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from tests.fixtures.changing_tables import bound, refused
 
 import headrace as hr
@@ -82,14 +84,29 @@ def bag(rows: list[Any]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(map(plain, row)) for row in rows)
 
 
-def bind(row: dict[str, Any]) -> hr.Stream:
-    return list(hr.script(row["headrace"], base=PLACE, **_inputs()).queries.values())[-1]
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled(tmp_path_factory.mktemp("features"))
+
+
+def filled(folder: Path) -> Path:
+    """A folder with the files that lines read, and a Delta table of two versions."""
+    copytree(PLACE, folder, dirs_exist_ok=True)
+    rows = pa.Table.from_pylist([{"id": 1, "balance": 10}, {"id": 2, "balance": 50}])
+    write_deltalake(str(folder / "accounts"), rows)
+    DeltaTable(str(folder / "accounts")).update(updates={"balance": "15"}, predicate="id = 1")
+    return folder
+
+
+def bind(row: dict[str, Any], place: Path) -> hr.Stream:
+    script = hr.script(row["headrace"], base=place, **_inputs())
+    return [*script.queries.values(), *(stream for stream, _ in script.deliveries.values())][-1]
 
 
 @pytest.mark.filterwarnings("ignore::headrace.errors.RowsNotUsed")
 @pytest.mark.parametrize("row", [row for row in ROWS if "answer" in row], ids=lambda row: str(row["feature"]))
-def test_a_line_of_headrace_gives_its_answer(row: dict[str, Any]):
-    answer = bound(lambda: bind(row), row.get("waits")).cht()
+def test_a_line_of_headrace_gives_its_answer(row: dict[str, Any], place: Path):
+    answer = bound(lambda: bind(row, place), row.get("waits")).cht()
     found = [list(r.values())[2:] for r in answer.to_pylist()]
     assert bag(found) == bag(row["answer"])
 
@@ -101,8 +118,8 @@ def test_a_statement_shows_its_words(row: dict[str, Any]):
     assert [word for word in row["shows"] if word not in outcome.text] == []
 
 
-def test_what_waits_is_refused():
-    waits = {row["feature"]: partial(bind, row) for row in ROWS if "waits" in row}
+def test_what_waits_is_refused(place: Path):
+    waits = {row["feature"]: partial(bind, row, place) for row in ROWS if "waits" in row}
     assert refused(waits) == set(waits), "some of these run: python -m tests.docs.mark_features"
 
 

@@ -218,6 +218,7 @@ class Broker:
             "group.initial.rebalance.delay.ms": 0,
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             "log.cleaner.backoff.ms": 1000,
+            "log.retention.ms": -1,  # records of tests are old; a topic may be configured otherwise
             "log.retention.check.interval.ms": 1000,
         }
 

@@ -24,21 +24,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture
 def drive(cluster: SparkCluster, s3_server: S3Server, tmp_path: Path) -> Iterator[Drive]:
-    """Starts a module as a driver, with the URL of a master as its first argument.
+    """Starts a module as a driver, with the URL of a master as its first argument, or after `--master`.
 
     It is a process with a home of its own, which alone has Headrace and the keys of S3.
     """
     begun: list[subprocess.Popen[str]] = []
 
     def start(
-        module: str, *arguments: str, master: str = cluster.url, python: Path = cluster.python
+        module: str, *arguments: str, master: str = cluster.url, python: Path = cluster.python, **variables: str
     ) -> subprocess.Popen[str]:
+        named = arguments if "--master" in arguments else (master, *arguments)
         home = tmp_path / f"driver-{len(begun)}"
         (home / "tmp").mkdir(parents=True)
         own = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-        environment = clean_environment(home) | s3_server.environment | own
+        environment = clean_environment(home) | s3_server.environment | own | variables
         process = subprocess.Popen(
-            [sys.executable, "-m", module, master, *arguments], cwd=home, env=environment, text=True,
+            [sys.executable, "-m", module, *named], cwd=home, env=environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         begun.append(process)

@@ -13,6 +13,7 @@ from pathlib import Path
 import obstore
 from tests.fixtures.s3_server import BUCKET, S3Server
 from tests.recovery.driver import SCHEMA, write_input
+from tests.services.cluster.gates import gated
 from tests.services.cluster.own_modules import Spread
 
 import headrace as hr
@@ -26,7 +27,7 @@ EXECUTORS = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "sp
 
 
 def upload_input(server: S3Server, url: str, folder: Path, *, files: int, seed: int = 1) -> None:
-    """Trades for the demo's query, and physical events that correct each other, so many files of each."""
+    """Trades for the demo's query, physical events that correct each other, and plain rows, so many files of each."""
     write_input(folder, seed, files)
     client, prefix = server.client(), url.removeprefix(f"s3://{BUCKET}/")
     table = trades(2000, seed)
@@ -35,10 +36,13 @@ def upload_input(server: S3Server, url: str, folder: Path, *, files: int, seed: 
         obstore.put(client, f"{prefix}/in/{path.name}", path.read_bytes())
         part = rows_to_jsonl(table.slice(number * size, size))
         obstore.put(client, f"{prefix}/trades/{number:03d}.jsonl", part)
+        rows = [(t, t + 7, "abcd"[t % 4], t * 31 % 100) for t in range(number * 20, number * 20 + 20)]
+        lines = "".join(f"{','.join(map(str, row))}\n" for row in rows)
+        obstore.put(client, f"{prefix}/rows/{number:03d}.csv", f"t,u,k,v\n{lines}".encode())
 
 
 def queries(url: str) -> dict[str, hr.Stream]:
-    """The demo's query, a join, a pattern, a loop across buckets, a user's own module, and two stages in a row."""
+    """The demo's query, a join, a pattern, a loop across buckets, a user's own module, and stages in a row."""
     stream = hr.read_events(f"{url}/in/", SCHEMA, format="json", progress=hr.explicit())
     counts = stream.group_by("k").window(hr.hopping(20, every=10)).aggregate(n=hr.count(), s=hr.sum("v"))
     links = stream.select(src=col("v") % 10, dst=col("v") % 7)
@@ -50,6 +54,7 @@ def queries(url: str) -> dict[str, hr.Stream]:
         "pattern": stream.group_by("k").match(rising, low=hr.first("v"), high=hr.last("v")),
         "loop": hr.recurse(begin, lambda found: found.join(links, on={"node": "src"}).select(node=col("dst"))),
         "own": stream.group_by("k").window(hr.tumbling(20)).aggregate(spread=Spread().of("v")),
+        "gated": gated(url),
         "nested": counts.group_by("n").window(hr.tumbling(40)).aggregate(keys=hr.count(), top=hr.max("s")),
     }
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyarrow import feather
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.spark_cluster import bare_python
 from tests.services.broker import Broker
@@ -37,7 +38,7 @@ def test_a_cluster_gives_the_answers_of_a_run_in_process(
     s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive, broker: Broker, topic: NewTopic
 ):
     upload_input(s3_server, s3, tmp_path / "in", files=4)
-    name = topic(2, {"retention.ms": "-1"})  # the records are old
+    name = topic(2)
     for partition in range(2):
         write(broker, name, range(partition, 200, 2), partition)
     driver = drive("tests.services.cluster.driver", s3, ",".join(queries(s3)), broker.bootstrap, name)
@@ -46,6 +47,21 @@ def test_a_cluster_gives_the_answers_of_a_run_in_process(
     assert out.split() == ["buckets", "2"], "as many as the cluster has cores"
     numbers = hr.events([{"le": n, "re": n + 1, "n": n} for n in range(200)], "n LONG")
     check(s3, queries(s3) | {"kafka": sums(numbers)})
+
+
+def test_histories_on_a_cluster_are_those_of_a_run_in_process(
+    s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive
+):
+    """Batch SQL on workers that have no Headrace, no keys of the store, and not the user's module."""
+    upload_input(s3_server, s3, tmp_path / "in", files=3)
+    driver = drive("tests.services.cluster.own_history", s3, "demo,own", str(tmp_path))
+    _, errors = driver.communicate(timeout=600)
+    assert driver.returncode == 0, errors[-4000:]
+    right = hr.run({name: stream for name, stream in queries(s3).items() if name in ("demo", "own")})
+    for name in ("demo", "own"):
+        found = feather.read_table(tmp_path / f"{name}.arrow")
+        assert found.num_rows
+        assert not hr.history_diff(right.cht(name), found, names=("in process", "batch SQL")), name
 
 
 def test_workers_with_other_packages_are_refused_at_the_start(

@@ -9,7 +9,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import headrace as hr
+from headrace import col
 from headrace.errors import SqlError
+from headrace.sql.parse import parse
+from headrace.sql.printer import to_sql
+from headrace.sql.unbind import unbind
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +51,40 @@ def test_a_script_reads_and_writes_tables():
     found = DeltaTable("copies")
     assert sorted(found.to_pyarrow_table()["balance"].to_pylist()) == [10, 50]
     assert found.metadata().partition_columns == ["branch"]
+
+
+STATEMENTS = [
+    "CREATE STREAM s SOURCE delta ('accounts', key => 'id')",
+    "CREATE STREAM s LIFETIME CHANGES AT _commit_version KEY id SOURCE Delta ('accounts', start => 0)",
+    "CREATE STREAM s ORDER BY id SOURCE delta (path => 'accounts', deletes => 'ignore') WITH PROGRESS ADVANCE 5",
+    "CREATE STREAM s LIFETIME CHANGES KEY id SOURCE delta ('accounts', start => 'earliest')",
+]
+INTO = [
+    "INTO delta ('copies')",
+    "INTO delta ('it''s', encoding => 'upsert', key => 'id', ended => 'delete', compact => 9)",
+    "INTO delta ('s3://bucket/copies', encoding => 'changes', partition_by => 'branch')",
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize("into", INTO)
+def test_sources_and_sinks_are_printed_as_they_are_read(statement: str, into: str):
+    text = f"{statement}; SELECT id, branch FROM s {into};"
+    printed = to_sql(parse(text))
+    assert to_sql(parse(printed)) == printed
+    first, second = (hr.script(one).deliveries for one in (text, printed))
+    assert [(stream.node, sink) for stream, sink in first.values()] == [
+        (stream.node, sink) for stream, sink in second.values()
+    ]
+
+
+@pytest.mark.parametrize("options", [{"key": "id"}, {"lifetime": hr.point("id")}])
+def test_a_query_over_a_table_unbinds_to_sql(options: dict[str, object]):
+    accounts = hr.read_delta("accounts", **options)  # type: ignore[arg-type]
+    large = accounts.where(col("balance") > 5)
+    query = large.group_by("branch").window(hr.snapshot()).aggregate(n=hr.count(), total=hr.sum("balance"))
+    text = unbind(query.node, {accounts.node: "accounts"}).text
+    assert hr.sql(text, accounts=accounts).node == query.node
 
 
 @pytest.mark.parametrize(("statement", "message"), [

@@ -31,13 +31,16 @@ from headrace.history.script import HistoryFunction, HistoryRelation, HistoryScr
 from headrace.history.stored import file_rows, range_rows, stored_ranges, stored_rows
 from headrace.history.translate import translate
 from headrace.host.spark.failures import explaining, failure
+from headrace.host.spark.packing import named_modules
 from headrace.host.spark.session import beside
+from headrace.host.spark.shipping import may_be_elsewhere, ship_code
 from headrace.host.spark.workers import prepare_workers
 from headrace.io.adapter import ReadRange
 from headrace.io.files import ListedFile
 from headrace.io.origins import AdapterRead, Events, Files, FrameRead, SparkRead
 from headrace.io.reading import read_columns
 from headrace.plan.nodes import Node, Source
+from headrace.store.environment import Environment
 from headrace.time import INFINITY
 
 __all__ = ["SparkHistory"]
@@ -62,8 +65,8 @@ class SparkHistory:
     """Runs translated plans in a new session beside a given one; `options` of Spark SQL take precedence."""
 
     def __init__(self, session: SparkSession, options: Mapping[str, str] | None = None) -> None:
-        prepare_workers(session)
         self.session = beside(session, _options(session, options or {}))
+        prepare_workers(self.session)  # with Connect, code belongs to a session
 
     def cht(self, node: Node, *, late: Late = "decide") -> pa.Table:
         """The history of a plan's output, `le`, `re` and the payload, with times in ticks."""
@@ -94,6 +97,8 @@ class SparkHistory:
 
     def _rows_of(self, node: Node, late: Late) -> DataFrame:
         """The history with times in ticks."""
+        if may_be_elsewhere(self.session):
+            ship_code(self.session, named_modules(node))
         script = self._begun(node, late, orphans=False)
         if self._finds_orphans(script):
             script = self._begun(node, late, orphans=True)
@@ -141,12 +146,13 @@ class SparkHistory:
             found = [(n, f.modified, _absolute(f.path), f.size) for n, f in enumerate(origin.files())]
             listed = "number BIGINT, modified BIGINT, path STRING, size BIGINT"
             files = self.session.createDataFrame(found, listed).repartition(len(found))
-            rows = files.mapInArrow(_reader(source), _stored_columns(source, dialect))
+            rows = files.mapInArrow(_reader(source, Environment([origin.path])), _stored_columns(source, dialect))
         elif isinstance(origin, AdapterRead):
             parts = [(n, part.partition, part.start, part.end) for n, part in enumerate(stored_ranges(source))]
             listed = "number BIGINT, part STRING, start BIGINT, stop BIGINT"
             ranges = self.session.createDataFrame(parts, listed).repartition(max(1, len(parts)))
-            rows = ranges.mapInArrow(_range_reader(source), _stored_columns(source, dialect))
+            reader = _range_reader(source, Environment(origin.adapter.places))
+            rows = ranges.mapInArrow(reader, _stored_columns(source, dialect))
         else:
             assert isinstance(origin, SparkRead)
             rows = self._read(origin, source)
@@ -208,8 +214,11 @@ def _stored_columns(source: Source, dialect: Dialect) -> str:
     return ", ".join([*columns, f"{FILE} BIGINT", f"{ROW} BIGINT"])
 
 
-def _range_reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _range_reader(
+    source: Source, environment: Environment
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _ = environment  # which came with the function, and is set
         for batch in batches:
             for number, *part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in range_rows(source, number, ReadRange(*part)):
@@ -218,8 +227,9 @@ def _range_reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return read
 
 
-def _reader(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reader(source: Source, environment: Environment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _ = environment  # which came with the function, and is set
         for batch in batches:
             for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in file_rows(source, number, ListedFile(*file)):

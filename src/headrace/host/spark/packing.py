@@ -17,9 +17,10 @@ from typing import Any
 from pyspark.cloudpickle import CloudPickler
 
 from headrace.host.driving.plan import Job
-from headrace.plan.nodes import Node, walk
+from headrace.io.origins import AdapterRead, Files
+from headrace.plan.nodes import Node, Source, walk
 
-__all__ = ["PackedJob", "pack_job", "unpack_job"]
+__all__ = ["PackedJob", "named_modules", "pack_job", "unpack_job"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,17 @@ def pack_job(job: Job) -> PackedJob:
         parts.append(_packed(node, numbers, modules))
         numbers[id(node)] = number
     return PackedJob(pickle.dumps((parts, _packed(job, numbers, modules))), frozenset(modules))
+
+
+def named_modules(output: Node) -> frozenset[str]:
+    """The names of the modules that a plan's operators, and its sources of files and adapters, name."""
+    numbers: dict[int, int] = {}
+    modules: set[str] = set()
+    for number, node in enumerate(list(walk(output))):
+        if not isinstance(node, Source) or isinstance(node.origin, Files | AdapterRead):  # not the rows of others
+            _packed(node, numbers, modules)
+        numbers[id(node)] = number
+    return frozenset(modules)
 
 
 def unpack_job(data: bytes) -> Job:
