@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import checkpoint, demo, doctor, explain, module, plot, run, serve, sql, verify, version
+from headrace.cli import apply, checkpoint, demo, doctor, explain, module, plot, run, serve, sql, verify, version
 from headrace.errors import HeadraceError
 from headrace_command import INTERRUPTED
 
@@ -25,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("apply")(apply.command)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.command("demo")(demo.command)
 app.command("doctor")(doctor.command)

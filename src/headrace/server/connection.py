@@ -129,6 +129,7 @@ class ServerConnection:
                 given=to_sql(outcome.statement).partition("\n")[0],
                 instead="QUERY q AS SELECT …, and SUBSCRIBE q",
             )
+        self.server.catch_up(outcome.stream.node)  # an answer over what this client has just inserted has it
         run = run_quietly({outcome.name: outcome.shown}, **self.session.options())
         self.session.latest = run
         result = run.results[outcome.name]

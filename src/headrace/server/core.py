@@ -6,12 +6,15 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from headrace.errors import HeadraceError, ServerError
+from headrace.host.live_tables import table_reads
 from headrace.io.locks import hold
+from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject
@@ -195,6 +198,16 @@ class HeadraceServer:
         """Remove the log and the checkpoint of an object."""
         for folder in ("logs", "checkpoints"):
             shutil.rmtree(self.data / folder / stored.folder, ignore_errors=True)
+
+    def catch_up(self, node: Node) -> None:
+        """Let the queries whose answers a plan reads take in what is there now; those that do not run stay behind."""
+        for read in table_reads(node):
+            served = self.objects.get(key_of("stream", read.table.name))
+            query = served.query if served is not None and served.published is read.table else None
+            if query is not None and query.running is not None and query.state == "running":
+                self.catch_up(query.node)
+                with suppress(HeadraceError):  # it has failed meanwhile
+                    query.running.process_all_available()
 
     # --- clients -----------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ def test_a_table_and_a_view_last(start: Callable[[], ServerConnection]):
     assert said(client, "INSERT INTO items VALUES (1, 'a', 10), (2, 'b', 20)") == ["2 rows inserted into items"]
     said(client, "CREATE MATERIALIZED VIEW totals AS SELECT class, sum(price) AS total FROM items GROUP BY class")
     totals = "SELECT * FROM totals ORDER BY class"
+    assert asked(client, totals) == [{"class": "a", "total": 10}, {"class": "b", "total": 20}]  # at once
     until(client, totals, [{"class": "a", "total": 10}, {"class": "b", "total": 20}])
     client = start()
     said(client, "UPDATE items SET price = price + 1 WHERE id = 1; DELETE FROM items WHERE id = 2")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from headrace.cli.sql.remote import RemoteShell
     from headrace.cli.sql.shell import Shell
 
 __all__ = ["command"]
@@ -29,6 +30,10 @@ def command(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Statements may use files there, and nowhere else. May be repeated."),
     ] = None,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="Statements go to a server; files are of this machine.")
+    ] = None,
+    token: Annotated[str | None, typer.Option(envvar="HEADRACE_TOKEN", help="A token of the server.")] = None,
 ) -> None:
     r"""Type Headrace SQL statements and see their answers.
 
@@ -46,9 +51,16 @@ def command(
     from headrace.cli.sql.show import screen
     from headrace.sql.session import SqlSession
 
-    shell = Shell(SqlSession(roots=allow_root), screen(), screen(stderr=True))
+    shell: Shell | RemoteShell
+    if server is not None:
+        from headrace.cli.sql.remote import RemoteShell
+        from headrace.server.client import connect
+
+        shell = RemoteShell(connect(server, token), screen(), screen(stderr=True))
+    else:
+        shell = Shell(SqlSession(roots=allow_root), screen(), screen(stderr=True))
     try:
-        if view is not None:
+        if view is not None and isinstance(shell, Shell):
             shell.set_view(view)
         if file or text:
             _execute(shell, file or [], text or [])
@@ -62,14 +74,14 @@ def command(
         shell.close()
 
 
-def _execute(shell: Shell, files: list[Path], texts: list[str]) -> None:
+def _execute(shell: Shell | RemoteShell, files: list[Path], texts: list[str]) -> None:
     for file in files:
         shell.include(file)
     for text in texts:
         shell.execute(text)
 
 
-def _run_prompt(shell: Shell) -> None:
+def _run_prompt(shell: Shell | RemoteShell) -> None:
     from headrace.cli.sql.prompt import converse
 
     converse(shell)

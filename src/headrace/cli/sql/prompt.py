@@ -15,6 +15,7 @@ from rich.text import Text
 from headrace.cli.sql.colour import STYLE, SqlLexer
 from headrace.cli.sql.complete import SqlCompleter
 from headrace.cli.sql.pieces import is_complete
+from headrace.cli.sql.remote import RemoteShell
 from headrace.cli.sql.shell import ExitShell, Shell
 from headrace.cli.sql.texts import GREETING
 from headrace.display.words import counted
@@ -25,7 +26,7 @@ __all__ = ["converse", "history_file", "prompt_session"]
 _PROMPT, _MORE = "headrace> ", "     ...> "
 
 
-def converse(shell: Shell, **options: Any) -> None:
+def converse(shell: Shell | RemoteShell, **options: Any) -> None:
     """Read and execute until the user quits. An error or Ctrl-C ends a statement, not the shell."""
     shell.console.print(Text(GREETING, "dim"))
     session = prompt_session(shell, **options)
@@ -42,7 +43,7 @@ def converse(shell: Shell, **options: Any) -> None:
             shell.errors.print_exception()
 
 
-def prompt_session(shell: Shell, **options: Any) -> PromptSession[str]:
+def prompt_session(shell: Shell | RemoteShell, **options: Any) -> PromptSession[str]:
     """The reader of the keyboard; `options` are those of prompt_toolkit."""
     return PromptSession(
         _PROMPT,
@@ -60,10 +61,12 @@ def prompt_session(shell: Shell, **options: Any) -> PromptSession[str]:
     )
 
 
-def _toolbar(shell: Shell) -> str:
+def _toolbar(shell: Shell | RemoteShell) -> str:
     settings = shell.session.catalog.settings
     catalog = shell.session.catalog
     counts = f"{counted(len(catalog.streams), 'stream')}, {counted(len(catalog.tables), 'table')}"
+    if isinstance(shell, RemoteShell):
+        return f" server {shell.client.url} · {counted(len(catalog.streams), 'stream, table or view')}"
     return f" host {settings['host']} · view {settings['view']} · {counts}"
 
 

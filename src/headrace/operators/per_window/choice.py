@@ -90,6 +90,8 @@ def _columnar_text(node: PerWindow, kernel: _Kernel) -> str:
         return INCREMENTAL
     if kernel in _CONTINUE and isinstance(node, Top) and node.around:
         return "columnar, the frames of changed windows anew: a change costs the events of its group that are alive"
+    if kernel is SnapshotWindowKernel and isinstance(node, Top) and not content.from_outputs:
+        return "columnar, changed windows from their first events, found in order"
     if kernel in _CONTINUE and isinstance(node, Top) and content.from_outputs:
         return f"columnar, changed windows from their outputs; {_next_one(kernel, content, 'one of these')}"
     if kernel in _CONTINUE and content.sums is not None:

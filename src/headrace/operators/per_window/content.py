@@ -357,6 +357,10 @@ class TopContent(Content):
         return [f"{part}{i}" for i in range(len(self._parts[part]))]
 
     @property
+    def continues(self) -> bool:
+        return self.from_outputs or bool(self.orders)
+
+    @property
     def orders(self) -> tuple[MemberOrder, ...]:
         """Its own, if the first members decide."""
         if self.top.each or self.top.distinct or self.top.k == INFINITY:
@@ -434,10 +438,12 @@ class TopContent(Content):
 
     def _candidates(self, members: Members | StoredMembers, shown: Bools, earlier: EarlierState) -> Members:
         """The members of windows that are read; of others the earlier outputs, and events that are new."""
-        if isinstance(members, Members) or earlier.outputs is None:
+        if isinstance(members, Members):
             return members.of(np.flatnonzero(shown))
         here, changed, outputs = members.of(np.flatnonzero(members.ready & shown)), earlier.changed, earlier.outputs
         here = self._with_first(here, members, shown)
+        if outputs is None:
+            return here
         goes_on = ~members.ready & ~members.sought & shown
         new = goes_on[changed.window] & (changed.events.weight[changed.row] > 0)
         of = to_numpy(outputs.column(WINDOW))
@@ -457,7 +463,7 @@ class TopContent(Content):
         """Members, and the first ones of the windows for which these are enough."""
         if members.first is None or not members.sought.any():
             return here
-        first = members.first(np.flatnonzero(members.sought & shown), 0, self.top.k)
+        first = members.first(np.flatnonzero(members.sought & shown), 0, self.top.skip + self.top.k)
         events = Changes.concat([here.events.take(here.row), first.events.take(first.row)])
         return Members(np.r_[here.window, first.window], np.arange(len(events)), events)
 

@@ -1,0 +1,76 @@
+"""The shell of a server and `headrace apply`, against a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from headrace.cli import app
+from headrace.cli.sql.remote import RemoteShell
+from headrace.errors import PlanError, ServerError, SqlError
+from headrace.server.client import connect
+from headrace.server.core import HeadraceServer
+from headrace.server.process import ServerProcess
+
+SCRIPT = """
+CREATE TABLE items (id LONG PRIMARY KEY, class STRING);
+CREATE MATERIALIZED VIEW classes AS SELECT class, count(*) AS n FROM items GROUP BY class;
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = HeadraceServer(tmp_path_factory.mktemp("data"), durable=False)
+    process = ServerProcess(server, port=0, postgres_port=0)
+    process.start()
+    assert process.http is not None
+    assert "psql -h 127.0.0.1" in str(process)
+    yield process.http.url
+    process.stop()
+
+
+@pytest.fixture
+def shell(url: str) -> Iterator[RemoteShell]:
+    shell = RemoteShell(connect(url), Console(record=True, width=200), Console(record=True, width=200, stderr=True))
+    yield shell
+    shell.close()
+
+
+def test_a_script_is_applied_once(url: str, tmp_path: Path):
+    file = tmp_path / "script.sql"
+    file.write_text(SCRIPT)
+
+    def applied(*options: str) -> tuple[int, list[str]]:
+        result = CliRunner().invoke(app, ["apply", str(file), "--server", url, *options])
+        if isinstance(result.exception, ServerError):
+            return 1, [str(result.exception)]
+        return result.exit_code, [line[:1] for line in result.output.splitlines() if line[:1] in "=+~"]
+
+    assert applied("--dry-run") == (0, ["+", "+"])
+    assert applied() == (0, ["+", "+"])
+    assert applied() == (0, ["=", "="])
+    file.write_text(SCRIPT.replace("count(*)", "max(id)"))
+    assert "the server has classes in other words" in applied()[1][0]
+    file.write_text(f"{SCRIPT} INSERT INTO items VALUES (1, 'a');")
+    assert "applied again, it must change nothing" in applied()[1][0]
+    with connect(url) as client:
+        client.sql("DROP MATERIALIZED VIEW classes; DROP TABLE items")
+
+
+def test_the_shell_shows_replies(shell: RemoteShell):
+    shell.execute("CREATE TABLE fruit (name STRING, price LONG);\nINSERT INTO fruit VALUES ('pear', 3);")
+    assert list(shell.session.catalog.streams) == ["fruit"]  # for completion
+    shell.execute("SELECT * FROM fruit;\n\\watch 0.01 2\n\\d\n\\d fruit\n\\help\nEXPLAIN SELECT * FROM fruit;")
+    shown = shell.console.export_text()
+    for expected in ("pear", "fruit", "STRING", "columnar", "\\watch"):
+        assert expected in shown
+    assert "1 row inserted into fruit" in shell.errors.export_text()
+    with pytest.raises(SqlError) as caught:
+        shell.execute("\n\nSELECT nothing FROM fruit;")
+    assert "3 | SELECT nothing FROM fruit" in str(caught.value)
+    with pytest.raises(PlanError, match="no command"):
+        shell.execute("\\wach")
