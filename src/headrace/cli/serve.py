@@ -37,6 +37,18 @@ def command(
     ] = False,
     certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate for TLS, as PEM.")] = None,
     key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, as PEM.")] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which clients reach it, * for any. May be repeated."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SITE", help="A site, such as https://a.example, whose pages may use it."),
+    ] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Other machines need no TLS: for a proxy that has it.")
+    ] = False,
+    log: Annotated[Literal["text", "json"], typer.Option(help="How the log is written, to stderr.")] = "text",
 ) -> None:
     """Serve a catalog of streams, tables and running queries to many clients.
 
@@ -44,16 +56,20 @@ def command(
     """
     try:
         from headrace.server.core import HeadraceServer
+        from headrace.server.http import HttpSettings
+        from headrace.server.metrics import log_to_stderr
         from headrace.server.process import ServerProcess, run_until_stopped
     except ImportError as error:
         typer.echo(f"{error}: pip install 'headrace[server]'", err=True)
         raise typer.Exit(1) from error
+    log_to_stderr(as_json=log == "json")
+    settings = HttpSettings(hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ()), plain=plain_http)
     server = HeadraceServer(
         data, host=host, master=master, roots=[str(path) for path in root or []], tokens_required=require_tokens
     )
     process = ServerProcess(
         server, address=address, port=port, postgres_port=postgres_port if postgres else None,
-        certificate=certificate, key=key,
+        certificate=certificate, key=key, settings=settings,
     )  # fmt: skip
     run_until_stopped(process)
 

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from headrace.errors import without_secrets
 from headrace.server.interface import Server
 
-__all__ = ["JsonLines", "Metrics", "query_metrics"]
+__all__ = ["JsonLines", "Metrics", "log_to_stderr", "query_metrics"]
 
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
 
@@ -140,6 +140,17 @@ def _batches(queries: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
             last.add_metric([name], seconds[-1])
             slowest.add_metric([name], max(seconds))
     yield from (last, slowest)
+
+
+def log_to_stderr(*, as_json: bool) -> None:
+    """Write what Headrace and its HTTP server log to stderr, for a process that serves."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if as_json else text)
+    for name, level in (("headrace", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(level)
 
 
 class JsonLines(logging.Formatter):

@@ -8,6 +8,7 @@ import signal
 import ssl
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import ServerError
@@ -48,14 +49,17 @@ class _PostgresThread:
 
 
 class ServerProcess:
-    """A server with its ways in. Ports of 0 take free ones."""
+    """A server with its ways in. Ports of 0 take free ones.
+
+    The limits of HTTP are the server's, and what it refuses is in the server's audit log.
+    """
 
     def __init__(
         self, server: HeadraceServer, *, address: str = "127.0.0.1", port: int = 8080, postgres_port: int | None = 5433,
         certificate: Path | None = None, key: Path | None = None, settings: HttpSettings | None = None,
     ) -> None:  # fmt: skip
         self.server, self._address, self._port, self._postgres_port = server, address, port, postgres_port
-        self._certificate, self._key, self._settings = certificate, key, settings
+        self._certificate, self._key, self._settings = certificate, key, settings or HttpSettings()
         self._running = ExitStack()
         self.http: HttpServer | None = None
         self.postgres: PostgresListener | None = None
@@ -64,8 +68,9 @@ class ServerProcess:
         """Start the server, then its ways in; if one cannot start, nothing runs."""
         with ExitStack() as running:
             running.enter_context(self.server)
+            settings = replace(self._settings, limits=self.server.limits, audit=self.server.access.audit)
             self.http = HttpServer(
-                self.server, host=self._address, port=self._port, settings=self._settings,
+                self.server, host=self._address, port=self._port, settings=settings,
                 certificate=self._certificate, key=self._key,
             )  # fmt: skip
             running.enter_context(self.http)

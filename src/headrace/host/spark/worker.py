@@ -29,6 +29,7 @@ from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.delivery import deliver, deliver_all, deliveries_of, for_workers
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
+from headrace.host.memory import keep_freed_memory
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.host.spark.session import is_connect
@@ -233,6 +234,7 @@ class _StageTask:
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
     """The query, unpacked once per worker."""
+    keep_freed_memory()  # workers of a cluster are not forked from `daemon.py`, which does so
     job = unpack_job(packed)
     # Spark's workers collect garbage after every task, while the next one waits. Permanent objects are excluded.
     gc.collect()

@@ -65,7 +65,7 @@ class BrowserGuard:
         if "*" not in self.hosts and _hostname(host) not in self.hosts:
             return AccessError(
                 "this server is not known under this name", given=host, allowed=", ".join(sorted(self.hosts)),
-                instead="headrace serve --hosts NAME, if it is",
+                instead="headrace serve --allow-host NAME, if it is",
             )  # fmt: skip
         own = f"{scope['scheme']}://{host}"
         if origin and origin not in {own, *self.origins}:
@@ -93,7 +93,9 @@ _PREFLIGHT = {
 
 def _foreign(given: str) -> AccessError:
     return AccessError(
-        "pages of other sites may not use this server", given=given, instead="headrace serve --origins https://SITE"
+        "pages of other sites may not use this server",
+        given=given,
+        instead="headrace serve --allow-origin https://SITE",
     )
 
 

@@ -97,7 +97,7 @@ def _check_address(host: str, tls: bool, settings: HttpSettings) -> None:
     if not (loopback or tls or settings.plain):
         raise ServerError(
             "clients of other machines need TLS, and tokens", given=host, allowed="127.0.0.1, localhost, ::1",
-            instead="a certificate, or the flag for plain HTTP behind a proxy that has TLS",
+            instead="--certificate and --key, or --plain-http behind a proxy that has TLS",
         )  # fmt: skip
 
 

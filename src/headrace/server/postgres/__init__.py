@@ -6,6 +6,6 @@ Settings, cursors and PostgreSQL's catalog are answered here (`settings.py`, `cu
 is the server's, through `Connection`.
 """
 
-from headrace.server.postgres.listener import PostgresListener, WireLimits
+from headrace.server.postgres.listener import PostgresListener, WireLimits, listening
 
-__all__ = ["PostgresListener", "WireLimits"]
+__all__ = ["PostgresListener", "WireLimits", "listening"]

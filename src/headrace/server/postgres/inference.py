@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.schema import RESERVED
 from headrace.server.interface import Connection
 from headrace.server.postgres.columns import wire_columns
 from headrace.server.postgres.lexing import Lexeme, StatementText, with_literals
@@ -85,7 +86,7 @@ def _of_columns(statement: StatementText, connection: Connection) -> dict[int, i
     values = next((place for place, one in enumerate(own) if one.kind == "name" and one.text == "values"), None)
     if schema is None or values is None:
         return {}
-    columns = wire_columns(schema)
+    columns = [column for column in wire_columns(schema) if column.name not in RESERVED]
     named = [one.text.lower() for one in own[3:values] if one.kind in ("name", "quoted")]
     oids = {column.name.lower(): column.oid for column in columns}
     order = [oids.get(name, 0) for name in named] if named else [column.oid for column in columns]

@@ -13,12 +13,13 @@ import logging
 import secrets
 import ssl
 import struct
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headrace.errors import AccessError, HeadraceError
 from headrace.server.interface import Server, Who
@@ -28,7 +29,7 @@ from headrace.server.postgres.session import WireSession
 from headrace.server.postgres.settings import ClientSettings
 from headrace.server.postgres.states import StatementRefused, error_fields
 
-__all__ = ["PostgresListener", "WireLimits"]
+__all__ = ["PostgresListener", "WireLimits", "listening"]
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -133,6 +134,23 @@ class PostgresListener:
     async def in_thread(self, call: Callable[[], _T]) -> _T:
         """A call that blocks. A connection makes one at a time, so there is a thread for each."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+@contextmanager
+def listening(server: Server, **options: Any) -> Iterator[PostgresListener]:
+    """A listener in a thread with an event loop of its own; options as for `PostgresListener`."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="headrace-postgres", daemon=True)
+    thread.start()
+    listener = PostgresListener(server, **options)
+    try:
+        asyncio.run_coroutine_threadsafe(listener.start(), loop).result()
+        yield listener
+    finally:
+        asyncio.run_coroutine_threadsafe(listener.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class _Client:
@@ -296,7 +314,7 @@ class _Client:
         except HeadraceError as error:
             last = error
         except (OSError, asyncio.IncompleteReadError):
-            session.statements.interrupt()
+            await asyncio.to_thread(session.statements.interrupt)  # it may wait for a lock
         session.statements.leave()
         waiting.put_nowait(last)
 

@@ -74,6 +74,7 @@ class WireStatements:
         #: Where the text that runs starts in the client's text.
         self.start = 0
         self._changes = 0
+        self._in_server = False
         self._interrupted, self._left = threading.Event(), threading.Event()
 
     # --- carrying out ------------------------------------------------------------------------------------------------
@@ -111,10 +112,24 @@ class WireStatements:
             place = statement.start - start
             script = script[:place] + statement.text + script[place + len(statement.text) :]
         with self._watched():
-            for reply in self.connection.execute(script):
+            for reply in self._replies(script):
                 self._check()
                 yield self._answer(reply)
                 self._check()
+
+    def _replies(self, text: str) -> Iterator[Reply]:
+        """The replies of the server to a text; while it works, it can be interrupted."""
+        self.catalog.forget()
+        replies = iter(self.connection.execute(text))
+        while True:
+            self._in_server = True
+            try:
+                reply = next(replies, None)
+            finally:
+                self._in_server = False
+            if reply is None:
+                return
+            yield reply
 
     def _answer(self, reply: Reply) -> WireAnswer:
         if isinstance(reply, Subscribed):
@@ -154,7 +169,8 @@ class WireStatements:
     def interrupt(self) -> None:
         """Interrupt what runs, from another thread."""
         self._interrupted.set()
-        self.connection.cancel()
+        if self._in_server:  # elsewhere it would end the subscriptions of cursors, which go on
+            self.connection.cancel()
         self.catalog.interrupt()
 
     def leave(self) -> None:
@@ -248,7 +264,7 @@ class WireStatements:
     def _set(self, statement: StatementText) -> Iterator[WireAnswer]:
         reply = self.settings.carry_out(statement)
         if reply is None:
-            for own in self.connection.execute(statement.text):
+            for own in self._replies(statement.text):
                 yield self._answer(own)
             return
         if reply.tag == "DISCARD ALL":
@@ -298,8 +314,7 @@ class WireStatements:
         self.start = query.start
         if self.catalog.answers(query):
             return QueryCursor(self.catalog.rows(query))
-        replies = list(self.connection.execute(query.text))
-        for reply in replies:
+        for reply in self._replies(query.text):
             if isinstance(reply, Subscribed):
                 return SubscriptionCursor(reply.subscription)
             if isinstance(reply, RowsReply):

@@ -65,7 +65,7 @@ HEADERS = st.dictionaries(
         "x-forwarded-for", "sec-fetch-site", "cookie",
     ]), _WORDS, max_size=3,
 )  # fmt: skip
-CLIENT = AppClient(make_app(StandIn(), HttpSettings(limits=Limits(body_bytes=1000, statement_seconds=1))))
+CLIENT = AppClient(make_app(StandIn(), HttpSettings(limits=Limits(body_bytes=1000, statement_seconds=20))))
 
 
 @given(st.sampled_from(["GET", "POST", "PUT", "OPTIONS", "HEAD"]), PATHS, st.sampled_from(KINDS), BODIES, HEADERS)

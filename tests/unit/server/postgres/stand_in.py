@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import re
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -25,12 +22,11 @@ from headrace.server.interface import (
     Subscription,
     Who,
 )  # fmt: skip
-from headrace.server.postgres import PostgresListener, WireLimits
 from headrace.sql.outcomes import Answers, Done, Outcome, ShownTable, Words
 from headrace.sql.peek import current
 from headrace.sql.session import SqlSession
 
-__all__ = ["StandIn", "serving"]
+__all__ = ["StandIn"]
 
 
 class Pieces:
@@ -148,27 +144,3 @@ class StandIn:
 
     def health(self) -> Mapping[str, Any]:
         return {"ok": True}
-
-
-@contextmanager
-def serving(
-    server: Any, *, tls: ssl.SSLContext | None = None, limits: WireLimits | None = None, host: str = "127.0.0.1"
-) -> Iterator[PostgresListener]:
-    """A listener on a free port, in a thread with an event loop."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    async def made() -> PostgresListener:
-        listener = PostgresListener(server, host=host, port=0, tls=tls, limits=limits)
-        await listener.start()
-        return listener
-
-    listener = asyncio.run_coroutine_threadsafe(made(), loop).result(10)
-    try:
-        yield listener
-    finally:
-        asyncio.run_coroutine_threadsafe(listener.close(), loop).result(20)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()

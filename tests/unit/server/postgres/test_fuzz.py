@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.postgres import raw_client as raw
 from tests.unit.server.postgres.raw_client import RawClient, message, startup
-from tests.unit.server.postgres.stand_in import StandIn, serving
+from tests.unit.server.postgres.stand_in import StandIn
 
-from headrace.server.postgres import PostgresListener, WireLimits
+from headrace.server.postgres import PostgresListener, WireLimits, listening
 
 TEXTS = st.sampled_from(
     ["SELECT 1", "SELECT $1", "INSERT INTO t VALUES ($1)", "BEGIN", "COMMIT", "ROLLBACK", "", ";", "SELECT", "FETCH c",
@@ -37,7 +37,7 @@ MESSAGES = st.one_of(
 @pytest.fixture(scope="module")
 def listener() -> Iterator[PostgresListener]:
     limits = WireLimits(message_bytes=100_000, startup_seconds=2)
-    with serving(StandIn("CREATE TABLE t (id INT)"), limits=limits) as found:
+    with listening(StandIn("CREATE TABLE t (id INT)"), limits=limits, port=0) as found:
         yield found
 
 
@@ -50,7 +50,7 @@ def bystander(listener: PostgresListener) -> Iterator[RawClient]:
 @given(st.lists(MESSAGES, max_size=12))
 def test_messages_in_any_order(listener: PostgresListener, bystander: RawClient, messages: list[bytes]):
     with RawClient(listener.port) as client:
-        client.send(*messages, raw.SYNC, message("Q", b"SELECT 'the last' AS s\0"), message("X"))
+        client.send(*messages, raw.SYNC, message("Q", b"ROLLBACK; SELECT 'the last' AS s\0"), message("X"))
         client.socket.settimeout(10)
         answers = b""
         try:

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from tests.unit.server.postgres.raw_client import RawClient, fields, message, startup
-from tests.unit.server.postgres.stand_in import StandIn, serving
+from tests.unit.server.postgres.stand_in import StandIn
 
-from headrace.server.postgres import PostgresListener, WireLimits
+from headrace.server.postgres import PostgresListener, WireLimits, listening
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def server() -> StandIn:
 
 @pytest.fixture
 def listener(server: StandIn) -> Iterator[PostgresListener]:
-    with serving(server) as found:
+    with listening(server, port=0) as found:
         yield found
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_first_message_is_refused(listener: PostgresListener, hello: 
 
 
 def test_a_token_is_the_password():
-    with serving(StandIn("", "secret")) as listener:
+    with listening(StandIn("", "secret"), port=0) as listener:
         with psycopg.connect(dsn(listener, "password=secret")) as client:
             assert client.execute("SELECT current_user").fetchone() == ("ann",)
         with pytest.raises(psycopg.OperationalError, match="this token is not known"):
@@ -122,7 +122,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tls(certificate: Path):
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
-    with serving(StandIn("", "secret"), tls=tls) as listener:
+    with listening(StandIn("", "secret"), tls=tls, port=0) as listener:
         with psycopg.connect(dsn(listener, "sslmode=require password=secret")) as client:
             assert client.pgconn.ssl_in_use
             assert client.execute("SELECT 1").fetchone() == (1,)
@@ -133,7 +133,7 @@ def test_tls(certificate: Path):
 def test_a_token_is_not_taken_where_others_can_read_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.server.postgres.listener._Client._is_loopback", lambda _: False)
     with (
-        serving(StandIn("", "secret")) as listener,
+        listening(StandIn("", "secret"), port=0) as listener,
         pytest.raises(psycopg.OperationalError, match=r"(?s)others can read.*TLS"),
     ):
         psycopg.connect(dsn(listener, "password=secret"))
@@ -176,7 +176,7 @@ def test_a_client_that_leaves_in_order_has_its_statements_carried_out(server: St
 
 def test_limits_of_messages_connections_and_time():
     limits = WireLimits(connections=2, message_bytes=1000, startup_seconds=0.3)
-    with serving(StandIn(), limits=limits) as listener, RawClient(listener.port) as client:
+    with listening(StandIn(), limits=limits, port=0) as listener, RawClient(listener.port) as client:
         client.send(message("Q", b"x" * 2000))
         assert fields(client.message()[1]) | {"D": ""} == {
             "S": "FATAL", "V": "FATAL", "C": "54000", "M": "a message is too long", "D": "",
@@ -191,7 +191,7 @@ def test_limits_of_messages_connections_and_time():
 
 
 def test_the_server_stops_while_clients_work(server: StandIn):
-    with serving(server) as listener:
+    with listening(server, port=0) as listener:
         idle, busy = RawClient(listener.port), RawClient(listener.port)
         busy.send(message("Q", b"SLEEP\0"))
         time.sleep(0.1)

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 from tests.unit.server.postgres import raw_client as raw
 from tests.unit.server.postgres.raw_client import SYNC, RawClient, fields, message, values
-from tests.unit.server.postgres.stand_in import StandIn, serving
+from tests.unit.server.postgres.stand_in import StandIn
 
-from headrace.server.postgres import PostgresListener
+from headrace.server.postgres import PostgresListener, listening
 
 SCRIPT = (
     "CREATE TABLE t (id INT PRIMARY KEY, name STRING, x DOUBLE); INSERT INTO t VALUES (1, 'a', 1.5), (2, NULL, NULL)"
@@ -27,7 +27,7 @@ def server() -> StandIn:
 
 @pytest.fixture
 def listener(server: StandIn) -> Iterator[PostgresListener]:
-    with serving(server) as found:
+    with listening(server, port=0) as found:
         yield found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -52,7 +53,8 @@ class CatalogQueries:
     ) -> None:
         self._connection, self._settings, self._database, self._cursors = connection, settings, database, cursors
         self._known: tuple[tuple[Any, ...], tuple[CatalogRelation, ...]] = ((), ())
-        self._opened = False
+        self._fresh_until = 0.0
+        self._opened = self._running = False
         #: What the tables hold.
         self._filled: dict[str, pa.Table] = {}
         self._variables: dict[str, dict[Any, Any]] = {}
@@ -81,11 +83,13 @@ class CatalogQueries:
         timer = threading.Timer(_SECONDS, self.interrupt)
         timer.daemon = True
         timer.start()
+        self._running = True
         try:
             return self._duckdb.sql(text).to_arrow_table()
         except (duckdb.Error, RuntimeError) as error:
             raise _not_answered(str(error).partition("\n")[0]) from error
         finally:
+            self._running = False
             timer.cancel()
 
     def _fill(self, name: str, table: pa.Table) -> None:
@@ -104,7 +108,8 @@ class CatalogQueries:
             self._variables[name] = values
 
     def interrupt(self) -> None:
-        if self._opened:
+        """Interrupt a query that runs, from another thread."""
+        if self._running:
             self._duckdb.interrupt()
 
     def close(self) -> None:
@@ -138,7 +143,13 @@ class CatalogQueries:
     # --- what there is -----------------------------------------------------------------------------------------------
 
     def _relations(self) -> tuple[CatalogRelation, ...]:
-        """What exists on the server; looked up again only where its list has changed."""
+        """What exists on the server.
+
+        Clients ask several queries at once, so it is looked up once for all that come within a second, unless this
+        connection has changed something; columns only if the lists have changed.
+        """
+        if self._known[0] and time.monotonic() < self._fresh_until:
+            return self._known[1]
         listed = {text: self._shown(text) for text, _ in _LISTED}
         state = tuple((text, row) for text, rows in listed.items() for row in rows)
         if state != self._known[0]:
@@ -151,7 +162,12 @@ class CatalogQueries:
                     if relation is not None:
                         found.setdefault(relation.name, relation)
             self._known = (state, tuple(found.values()))
+        self._fresh_until = time.monotonic() + 1
         return self._known[1]
+
+    def forget(self) -> None:
+        """Look again: the connection may have changed something."""
+        self._fresh_until = 0.0
 
     def _shown(self, text: str) -> list[tuple[Any, ...]]:
         try:

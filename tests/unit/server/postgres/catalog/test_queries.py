@@ -120,5 +120,6 @@ def test_what_is_created_later_is_seen():
     catalog = CatalogQueries(server.connect(Who("ann", "reader")), ClientSettings("ann", {}), "db", list)
     assert len(rows(catalog, "SELECT oid FROM pg_class WHERE relkind = 'r'")) == 1
     list(server.session.execute("CREATE TABLE more (x INT)"))
+    catalog.forget()
     assert len(rows(catalog, "SELECT oid FROM pg_class WHERE relkind = 'r'")) == 2
     catalog.close()
