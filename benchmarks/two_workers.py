@@ -6,6 +6,9 @@ in common, which get Headrace from the driver. A process has one Spark session, 
 
 Half of all events of the hot files have one key. An average is combined before the shuffle, so that a hot key sends as
 many rows as any other; a median needs all rows of a key in one place.
+
+The JVMs of a new session are slow, and a cluster has three of them where `local[2]` has one. So the first query of each
+session is reported apart. All batches have two files, however long they take.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from tests.fixtures.spark_cluster import SparkCluster, run_cluster
 
 import headrace as hr
 from benchmarks.measure import Row, Section, say
+from headrace.host.driving.pace import Pace
 from headrace.io.sinks import Nowhere
 
 __all__ = ["measure"]
@@ -34,7 +38,11 @@ __all__ = ["measure"]
 KEYS, FILES, PER_BATCH = 1000, 12, 2
 KINDS = ("uniform", "hot")
 AGGREGATES = {"average": hr.avg, "median": hr.median}
+#: The queries of a session: their names, aggregates and files. The first one is measured in a new session.
+FIRST = "first query of a session"
+QUERIES = [(FIRST, "average", "uniform"), *((f"{name}, {kind}", name, kind) for name in AGGREGATES for kind in KINDS)]
 _GOAL, _MOST = 0.8, 1.5
+_NO_BOUND = 1 << 40
 
 
 def measure(root: Path, options: argparse.Namespace) -> Section:
@@ -51,7 +59,8 @@ def measure(root: Path, options: argparse.Namespace) -> Section:
                 url = f"s3://{BUCKET}/state-{place[0]}-{number}"
                 for name, times in _run(master, url, server, cluster).items():
                     found[place].setdefault(name, []).extend(times[1:])
-                    say.print(f"  round {number + 1}: {place}, {name}: {' '.join(f'{t:.2f}' for t in times)} s")
+                    shown = f"{' '.join(f'{t:.2f}' for t in times)} s; load {os.getloadavg()[0]:.1f}"
+                    say.print(f"  round {number + 1}: {place}, {name}: {shown}")
     return _section(found)
 
 
@@ -59,9 +68,9 @@ def _section(found: dict[str, dict[str, list[float]]]) -> Section:
     section = Section("Two workers, and a hot key (same files on S3)", beside="local[2]")
     seconds = {place: {name: statistics.median(times) for name, times in runs.items()} for place, runs in found.items()}
     for name, here in seconds["local[2]"].items():
-        there = seconds["cluster"][name]
+        there, goal = seconds["cluster"][name], "" if name == FIRST else f"≥ {_GOAL}"
         section.rows.append(
-            Row(f"{name}, seconds of a batch", f"{here:.2f}", f"{there:.2f}", f"{here / there:.2f}", f"≥ {_GOAL}")
+            Row(f"{name}, seconds of a batch", f"{here:.2f}", f"{there:.2f}", f"{here / there:.2f}", goal)
         )
         section.figures[f"{name} cluster_by_local"] = here / there
     for place, times in seconds.items():
@@ -96,17 +105,16 @@ def _run(master: str, url: str, server: S3Server, cluster: SparkCluster) -> dict
 
 def main(master: str, url: str) -> None:
     """All queries over all files, in one session."""
-    found = {}
-    for name, aggregate in AGGREGATES.items():
-        for kind in KINDS:
-            events = hr.read_parquet(f"s3://{BUCKET}/{kind}/", lifetime=hr.point("t"), progress=hr.advance(100))
-            stream = events.group_by("k").window(hr.tumbling(1000)).aggregate(v=aggregate("v"))
-            place = f"{url}-{name}-{kind}"
-            memory = {"spark.executor.memory": "900m"}
-            query = stream.start(Nowhere(), master=master, checkpoint=place, files_per_batch=PER_BATCH, options=memory)
-            query.process_all_available()
-            found[f"{name}, {kind}"] = list(query.batch_seconds)
-            query.stop()
+    found, memory = {}, {"spark.executor.memory": "900m"}
+    for number, (name, aggregate, kind) in enumerate(QUERIES):
+        events = hr.read_parquet(f"s3://{BUCKET}/{kind}/", lifetime=hr.point("t"), progress=hr.advance(100))
+        stream = events.group_by("k").window(hr.tumbling(1000)).aggregate(v=AGGREGATES[aggregate]("v"))
+        place = f"{url}-{number}"
+        query = stream.start(Nowhere(), master=master, checkpoint=place, files_per_batch=PER_BATCH, options=memory)
+        query.driver.byte_pace = Pace(_NO_BOUND, _NO_BOUND, _NO_BOUND)
+        query.process_all_available()
+        found[name] = list(query.batch_seconds)
+        query.stop()
     sys.stdout.write(f"{json.dumps(found)}\n")
 
 

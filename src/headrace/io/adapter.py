@@ -179,6 +179,8 @@ class SinkAdapter(Sink, Configured):
 
     #: Whether `deliver` recognises what it has delivered. If not, a batch may be delivered twice after a crash.
     exactly_once: ClassVar[bool] = True
+    #: Whether only the driver can deliver: the place belongs to its process.
+    in_driver: ClassVar[bool] = False
 
     def open(self, query: str, output: int, columns: Schema, batch: int) -> None:
         """Prepare the place for payloads with these columns, before the query runs. Called by the driver.

@@ -47,8 +47,10 @@ from headrace.plan.policies import Explicit, Physical
 from headrace.schema import Field, Schema, Type
 from headrace.time import BEGINNING, INFINITY, format_ticks
 
-__all__ = ["ChangingTable", "LiveTable", "LiveTableRead", "log_columns"]
+__all__ = ["NOW", "ChangingTable", "LiveTable", "LiveTableRead", "log_columns"]
 
+#: The column with the time of a statement, for defaults.
+NOW = "arrival()"
 _PROMISE_EVERY = 1_000_000  # ticks between two promises
 _TIMES = (Field("kind", Type.STRING), Field("le", Type.LONG), Field("re", Type.LONG), Field("re_new", Type.LONG))
 _PARTITION = "changes"
@@ -132,7 +134,7 @@ class LiveTable(ChangingTable):
     """The rows of a table, and the log of their changes. Each change is checked as a whole, before any of it is made.
 
     `key` columns identify a row, and are never null; `required` columns are never null. `defaults` are the values of
-    columns that an insert leaves out. `clock` gives the time in ticks.
+    columns that an insert leaves out, and may read the column `NOW`. `clock` gives the time in ticks.
     """
 
     def __init__(
@@ -207,21 +209,22 @@ class LiveTable(ChangingTable):
             self.latest, self._clocked, self.numbers = time, at is None, numbers
             return int(rows.num_rows)
 
-    def filled(self, given: pa.Table) -> pa.Table:
-        """Rows with all columns: those that are left out have their defaults, or are null."""
+    def filled(self, given: pa.Table, at: int | None = None) -> pa.Table:
+        """Rows with all columns: those that are left out have their defaults `at` a time, or are null."""
         there = given.column_names
         values = [
-            given.column(name) if name in there else pa.repeat(self.default(name), given.num_rows)
+            given.column(name) if name in there else pa.repeat(self.default(name, at), given.num_rows)
             for name in self.schema.names
         ]
         return pa.table(values, schema=self.schema.arrow)
 
-    def default(self, name: str) -> pa.Scalar:
-        """The value of a column that an insert leaves out."""
+    def default(self, name: str, at: int | None = None) -> pa.Scalar:
+        """The value of a column that an insert leaves out; `at` is its time, by default that of the clock."""
         kind = self.schema[name].type.arrow
         if name not in self.defaults:
             return pa.scalar(None, kind)
-        return evaluate(self.defaults[name], pa.table({"one": [0]})).cast(kind)[0]
+        now = pa.array([self._clock() if at is None else at], pa.int64()).cast(Type.DATETIME.arrow)
+        return evaluate(self.defaults[name], pa.table([now], names=[NOW])).cast(kind)[0]
 
     def _time(self, at: int | None) -> int:
         """The time of a statement; None: that of the clock, or no time yet."""

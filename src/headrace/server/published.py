@@ -184,11 +184,18 @@ class ClientRows(SourceAdapter):
 class LogSink(SinkAdapter):
     """Writes the answers of a query into a log, as physical events with times in ticks."""
 
+    in_driver: ClassVar[bool] = True
     name: str = ""
     log: EventLog | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"log of {self.name}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "log": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def showing(self, *, dates: bool) -> Self:  # noqa: ARG002 - the log has ticks
         return self

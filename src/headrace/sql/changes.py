@@ -5,9 +5,9 @@ A condition with a sub-query is computed by a query over the rows of the table; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from headrace.api.running import run_quietly
 from headrace.api.tables import Table, changed, new_table
 from headrace.display.words import counted
 from headrace.expr import Expr, evaluate, lit, predicate_mask
+from headrace.io.live_table import NOW
 from headrace.plan.nodes import Source
 from headrace.schema import Field, Schema, Type
 from headrace.sql import syntax as s
@@ -26,11 +27,12 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import plain, widens
-from headrace.sql.bind.scope import Relation, Scope
+from headrace.sql.bind.scope import CLOCKS, Relation, Scope, clock_of
 from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import ticks_of
 from headrace.sql.peek import current_rows
 from headrace.sql.printer import to_sql
+from headrace.sql.syntax.rewrite import rewritten
 from headrace.time import BEGINNING, INFINITY, ticks
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "updated",
 ]
 
+P = TypeVar("P", bound=s.Part)
 #: The number of a row, beside the columns of its table, in queries for conditions; and new values of an UPDATE.
 _PLACE, _SET = "_sql_place", "_sql_set"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,12 +68,20 @@ def created(context: Context, catalog: Catalog, part: s.CreateTable, schema: Sch
     key = [_known(context, schema, name, part.name.text) for name in (*inline, *part.key)]
     required = [column.name.text for column in rules if column.not_null]
     defaults = {
-        column.name.text: _constant(context, catalog, column.default, schema[column.name.text])
+        column.name.text: _default(context, catalog, column.default, schema[column.name.text])
         for column in rules
         if column.default is not None
     }
     with context.at(part):
         return new_table(part.name.text, schema, key, required, defaults)
+
+
+def _default(context: Context, catalog: Catalog, value: s.Expression, field: Field) -> Expr:
+    """The value of a column that an insert leaves out, which must fit; `now()` is the time of the insert."""
+    expr = _bound(context, value, field, _expressions(context, catalog, None, (Field(NOW, Type.DATETIME),)))
+    now = pa.array([0], pa.int64()).cast(Type.DATETIME.arrow)
+    _evaluated(context, value, expr, pa.table([now], names=[NOW]), field)
+    return expr
 
 
 def _known(context: Context, schema: Schema, name: s.Name, table: str) -> str:
@@ -85,15 +96,16 @@ def _known(context: Context, schema: Schema, name: s.Name, table: str) -> str:
 
 def inserted_values(context: Context, catalog: Catalog, entry: LiveEntry, part: s.InsertValues) -> str:
     """Insert the rows of VALUES."""
-    live = entry.table.live
+    live, time = entry.table.live, _time(context, catalog, part)
     given = given_values(context, catalog, entry, part)
     with context.at(part):
-        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
+        return _inserted(entry, live.insert(live.filled(given, time["at"]), **time))
 
 
 def given_values(context: Context, catalog: Catalog, entry: LiveEntry | StreamEntry, part: s.InsertValues) -> pa.Table:
     """The rows of VALUES, in the types of their columns."""
     fields = _targets(context, entry, part.columns)
+    part = _at_time(part, _time(context, catalog, part)["at"])
     columns: list[list[pa.Array]] = [[] for _ in fields]
     for row in part.rows:
         _check_count(context, row, len(row.values), fields)
@@ -111,7 +123,9 @@ def inserted(
     part: s.Statement, options: dict[str, Any],
 ) -> str:  # fmt: skip
     """Insert the rows of a query: those that hold now, or all answers of a query over streams."""
-    fields = _targets(context, entry, columns)
+    fields, time = _targets(context, entry, columns), _time(context, catalog, part)
+    if is_relation(query, catalog):
+        query = _at_time(query, time["at"])
     rows = answers(context, catalog, query, options)
     _check_count(context, query, rows.num_columns, fields)
     values = []
@@ -120,7 +134,7 @@ def inserted(
     given = pa.table(values, names=[field.name for field in fields])
     live = entry.table.live
     with context.at(part):
-        return _inserted(entry, live.insert(live.filled(given), **_time(context, catalog, part)))
+        return _inserted(entry, live.insert(live.filled(given, time["at"]), **time))
 
 
 def answers(context: Context, catalog: Catalog, query: s.Query, options: dict[str, Any]) -> pa.Table:
@@ -175,6 +189,21 @@ def _time(context: Context, catalog: Catalog, part: s.Statement) -> dict[str, An
     return {"at": None if time is None else ticks(time), "numbers": isinstance(time, int)}
 
 
+def _at_time(part: P, at: int | None) -> P:
+    """A statement or a query with the time of the statement for `now()` and its like; None: that of the clock."""
+    time = datetime.now(UTC) if at is None else _EPOCH + timedelta(microseconds=at)
+
+    def clock(one: s.Part) -> s.Part | None:
+        named = clock_of(one) if isinstance(one, s.Call) else one
+        if not isinstance(named, s.Column) or named.stream is not None or named.name.text.lower() not in CLOCKS:
+            return None
+        if named.name.text.lower() == "current_date":
+            return s.TypedText("DATE", time.date().isoformat(), at=one.at)
+        return s.DateTime(time.replace(tzinfo=None).isoformat(sep=" "), at=one.at)
+
+    return rewritten(part, clock)
+
+
 def moment(context: Context, part: s.Expression) -> datetime | int:
     """A time that a statement gives: a date, or a number."""
     found = ticks_of(context, part)
@@ -189,7 +218,8 @@ def moment(context: Context, part: s.Expression) -> datetime | int:
 
 def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable, options: dict[str, Any]) -> str:
     """Update the rows for which WHERE is true; those whose values stay the same do not change."""
-    live = entry.table.live
+    live, time = entry.table.live, _time(context, catalog, part)
+    part = _at_time(part, time["at"])
     scope = _expressions(context, catalog, entry).scope
     alone = part.source is None and not any(map(_has_query, part.assignments))
     asked = {n: one for n, one in enumerate(part.assignments) if not (alone or _is_own(one.value, scope))}
@@ -206,12 +236,12 @@ def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.Update
         if n in asked:
             values = _taken(context, assignment.value, found[f"{_SET}{n}"], field)
         else:
-            expr = _bound(context, catalog, assignment.value, field, entry)
+            expr = _bound(context, assignment.value, field, _expressions(context, catalog, entry))
             values = _evaluated(context, assignment.value, expr, old, field)
         new = new.set_column(entry.schema.names.index(field.name), field.name, values)
     different = changed(old, new)
     with context.at(part):
-        live.change(places[different], new.filter(pa.array(different)), **_time(context, catalog, part))
+        live.change(places[different], new.filter(pa.array(different)), **time)
     return f"{counted(len(places), 'row')} of {entry.name} updated"
 
 
@@ -219,10 +249,11 @@ def deleted(
     context: Context, catalog: Catalog, entry: LiveEntry, part: s.DeleteFrom | s.Truncate, options: dict[str, Any]
 ) -> str:
     """Delete the rows for which WHERE is true, or all."""
-    where = part if isinstance(part, s.DeleteFrom) else s.DeleteFrom(part.table)
+    where, time = part if isinstance(part, s.DeleteFrom) else s.DeleteFrom(part.table), _time(context, catalog, part)
+    where = _at_time(where, time["at"])
     places = np.asarray(_matched(context, catalog, entry, where, (), options)[_PLACE], np.int64)
     with context.at(part):
-        entry.table.live.change(places, entry.table.rows().slice(0, 0), **_time(context, catalog, part))
+        entry.table.live.change(places, entry.table.rows().slice(0, 0), **time)
     return f"{counted(len(places), 'row')} of {entry.name} deleted"
 
 
@@ -300,23 +331,26 @@ def _numbered(rows: pa.Table) -> Source:
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def _expressions(context: Context, catalog: Catalog, entry: LiveEntry | None) -> Expressions:
-    """The binder of expressions over the columns of a table, or over none."""
-    schema = entry.schema if entry is not None else Schema(())
-    relation = Relation(entry.name if entry is not None else "", {name: name for name in schema.names})
+def _expressions(
+    context: Context, catalog: Catalog, entry: LiveEntry | None, clock: tuple[Field, ...] = ()
+) -> Expressions:
+    """The binder of expressions over the columns of a table, or over none but a `clock`."""
+    schema = entry.schema if entry is not None else Schema(clock)
+    names = {} if clock else {name: name for name in schema.names}
+    times: Mapping[Any, str] = {"arrival": clock[0].name} if clock else {}
+    relation = Relation(entry.name if entry is not None else "", names, times=times)
     return Expressions(context, Scope(context, (relation,)), schema, catalog.known)
 
 
 def _constant(context: Context, catalog: Catalog, value: s.Expression, field: Field) -> Expr:
     """A value for a column, without other columns."""
-    return _bound(context, catalog, value, field, None)
+    return _bound(context, value, field, _expressions(context, catalog, None))
 
 
-def _bound(context: Context, catalog: Catalog, value: s.Expression, field: Field, entry: LiveEntry | None) -> Expr:
+def _bound(context: Context, value: s.Expression, field: Field, expressions: Expressions) -> Expr:
     """A value for a column: as it is if its type fits, a literal text or NULL as the column's type."""
     if isinstance(value, s.Value) and value.value is None:
         return lit(None).cast(field.type)
-    expressions = _expressions(context, catalog, entry)
     expr = expressions.bind(value)
     exact = expr.bind(expressions.schema).exact
     if field.type.is_decimal and exact is not None:  # a number as it is written

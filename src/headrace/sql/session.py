@@ -288,7 +288,8 @@ class SqlSession(TableStatements, ViewStatements):
             return self._put(context, part, part.query.into, stream, part.name)
         name = self._numbered(part.name)
         self.catalog.queries[name] = to_sql(part.query)
-        self.catalog.answers[name] = StreamEntry(name, stream.schema, stream.node, to_sql(part))
+        reads = names_read(part.query) if part.name is not None else frozenset[str]()  # what DROP must not take away
+        self.catalog.answers[name] = StreamEntry(name, stream.schema, stream.node, to_sql(part), reads=reads)
         shown = self._emitted(part.query, queries.query(peek)) if order else None
         return Answers(part, name, self._emitted(part.query, stream), relation, shown, order)
 

@@ -111,7 +111,7 @@ class ViewStatements:
             if part.if_exists:
                 return Done(part, f"there is no {part.kind} {part.name.text}")
             raise self._no_such(context, part, among)
-        readers = self.catalog.dependents(key) if part.kind not in ("schema", "aggregate", "query") else []
+        readers = self.catalog.dependents(key) if part.kind not in ("schema", "aggregate") else []
         if part.cascade:
             return self._drop_all(context, part, readers)
         if readers:
@@ -127,6 +127,8 @@ class ViewStatements:
             entry.materialized.stop()
         whole = self.catalog.tables if part.kind in ("table", "view", "materialized view") else among
         del whole[key]
+        if part.kind == "query":
+            self.catalog.answers.pop(key, None)
         if part.kind == "aggregate":
             del self.catalog.own[key]
         return Done(part, f"{part.kind} {key} dropped")
@@ -232,7 +234,9 @@ def _table_columns(part: s.Describe, entry: LiveEntry) -> ShownTable:
     def rule(name: str) -> str:
         words = ["PRIMARY KEY"] if name in live.key else ["NOT NULL"] if name in live.required else []
         default = live.default(name).as_py() if name in live.defaults else None
-        return " ".join([*words, *([] if default is None else [f"DEFAULT {default!r}"])])
+        clocked = name in live.defaults and bool(live.defaults[name].columns())
+        shown = "the time of the INSERT" if clocked else repr(default)
+        return " ".join([*words, *([] if default is None else [f"DEFAULT {shown}"])])
 
     rows = tuple((field.name, field.type.value, rule(field.name)) for field in entry.schema)
     if not any(rules for _, _, rules in rows):

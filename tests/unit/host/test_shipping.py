@@ -15,7 +15,7 @@ from tests.services.cluster.own_modules import Spread
 import headrace as hr
 from headrace.errors import HostError
 from headrace.host.driving.plan import Job
-from headrace.host.spark import shipping
+from headrace.host.spark import shipping, worker
 from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.plan.nodes import Output
 from headrace.stages.cut import cut
@@ -49,6 +49,15 @@ def test_a_packed_query_knows_the_modules_that_it_imports(tmp_path: Path):
     assert "tests.unit.host.test_shipping" not in packed.modules
     assert unpack_job(packed.data).buckets == 1
     assert OWN not in pack_job(job(tmp_path, hr.sum("v"))).modules
+
+
+def test_a_worker_that_unpacks_a_query_keeps_freed_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Workers of a cluster are not forked from the process that does so on this machine."""
+    kept: list[bool] = []
+    monkeypatch.setattr(worker, "keep_freed_memory", lambda: kept.append(True))
+    packed = pack_job(job(tmp_path, hr.sum("v"))).data
+    assert worker._job(packed) is worker._job(packed)
+    assert kept == [True]
 
 
 def test_modules_that_are_used_travel_and_installed_ones_do_not():

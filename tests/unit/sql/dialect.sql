@@ -35,3 +35,25 @@ SELECT name FROM c WHERE EXISTS (SELECT 1 FROM a WHERE a.c = c.k);
 SELECT name, (SELECT sum(v) FROM a WHERE v > 3 * length(c.name) AND a.c >= c.k) AS n FROM c;
 SELECT c.k, name, v FROM c, LATERAL (SELECT v FROM a WHERE a.c = c.k) AS l;
 SELECT name FROM c WHERE EXISTS (SELECT 1 FROM o WHERE c.k = 'a');
+
+-- Values.
+SELECT id, ts + INTERVAL '-1' DAY AS a, ts - INTERVAL '-1' MONTH AS b FROM o;
+SELECT id, ts - INTERVAL '1 day 00:00:01' AS a, ts + INTERVAL '-00:30:00' AS b FROM o;
+VALUES (1), (NULL);
+SELECT * FROM (VALUES (NULL, 'a'), (2, NULL)) AS v (x, y);
+
+-- Rows of values, functions, groups of all.
+SELECT id FROM o WHERE (k, x) IN (('a', 1), ('b', 2));
+SELECT id FROM o WHERE (k, x) NOT IN (('a', 1), ('b', 2)) OR (id, x) IN ((1, 1));
+SELECT id FROM o WHERE (k, x) IN (SELECT k, max(x) FROM o GROUP BY k);
+SELECT id FROM o WHERE (k, d) NOT IN (SELECT k, d FROM o WHERE x > 3);
+SELECT id FROM o WHERE (k, d) NOT IN (SELECT k, d FROM o WHERE x > 1 AND d IS NOT NULL);
+SELECT id, (k, d) IN (SELECT k, d FROM o WHERE x > 1 AND d IS NOT NULL) AS b FROM o WHERE d IS NOT NULL;
+SELECT id, ntile(3) OVER (ORDER BY x, id) AS n, percent_rank() OVER (ORDER BY x) AS p, cume_dist() OVER (ORDER BY x) AS c FROM o;
+SELECT k, round(var_pop(x), 6) AS p, round(stddev_pop(x), 6) AS s, round(var_samp(x), 6) AS v FROM o GROUP BY k;
+SELECT id, round(stddev_pop(x) OVER (PARTITION BY k), 6) AS n FROM o;
+SELECT k, upper(k) AS u, count(*) AS n, max(DISTINCT x) AS m FROM o GROUP BY ALL;
+SELECT k, ntile(2) OVER (ORDER BY sum(x), k) AS n FROM o GROUP BY k;
+SELECT k, count(*) AS n FROM o GROUP BY k ORDER BY k LIMIT 0;
+SELECT g.n * 2 AS m FROM generate_series(5, -5, -5) AS g (n) WHERE n < 3;
+SELECT o.id, g.n FROM o JOIN generate_series(2, 3) AS g (n) ON g.n = o.id;

@@ -127,3 +127,99 @@ def test_a_table_outside_comes_before_a_struct_inside() -> None:
     session.execute("CREATE TABLE s (c STRUCT<k STRING>); INSERT INTO s VALUES ({'k': 'a'})")
     assert rows_of(session, "SELECT name FROM c WHERE EXISTS (SELECT 1 FROM s WHERE c.k = 'b')") == [("Bob",)]
     assert len(rows_of(session, "SELECT name FROM c WHERE EXISTS (SELECT 1 FROM s WHERE (c).k = 'a')")) == 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "names"),
+    [
+        ("name ~ 'n$'", ["Ann", "Dan"]),
+        ("name SIMILAR TO '(A|B)%'", ["Ann", "Bob"]),
+        ("name NOT SIMILAR TO '_nn'", ["Bob", "Dan"]),
+        ("name ~* 'AN$'", ["Dan"]),
+        ("name ~* '^[A-C]'", ["Ann", "Bob"]),
+        ("name !~ 'B'", ["Ann", "Dan"]),
+        ("name !~* 'b'", ["Ann", "Dan"]),
+        ("name SIMILAR TO 'A.n'", []),
+        ('\'{"a": [1, {"b": "Bob"}]}\' #>> \'{a,1,b}\' = name', ["Bob"]),
+        ("'{\"a\": [1, 2]}' #> '{a,-1}' = '2' AND name < 'B'", ["Ann"]),
+    ],
+)
+def test_operators_of_postgresql(condition: str, names: list[str]) -> None:
+    assert sorted(rows_of(sessions()[0], f"SELECT name FROM c WHERE {condition}")) == [(name,) for name in names]
+
+
+def test_rows_of_values_know_what_is_unknown() -> None:
+    session, _ = sessions("INSERT INTO o (id, k, x) VALUES (1, 'a', 1), (2, 'a', NULL), (3, 'b', 2)")
+    found = (
+        "SELECT id, (k, x) IN (SELECT k, x FROM o WHERE id <> 3) AS b, (k, x) IN (('a', 1), ('b', NULL)) AS c FROM o"
+    )
+    assert sorted(rows_of(session, found)) == [(1, True, True), (2, None, None), (3, False, None)]
+    assert rows_of(session, "SELECT id FROM o WHERE (k, x) NOT IN (SELECT k, x FROM o WHERE id <> 3)") == [(3,)]
+    assert rows_of(session, "SELECT id FROM o WHERE NOT (k, x) IN (SELECT k, x FROM o WHERE id <> 3)") == [(3,)]
+    assert rows_of(session, "SELECT count(*) FROM o WHERE (k, x) NOT IN (SELECT k, x FROM o WHERE x > 9)") == [(3,)]
+
+
+def test_the_time_of_a_statement() -> None:
+    session = SqlSession()
+    session.execute("CREATE TABLE t (a INT, b DATETIME DEFAULT now(), d DATE DEFAULT current_date)")
+    session.execute("INSERT INTO t (a) AT '2024-01-01 10:00:00' VALUES (1)")
+    session.execute("INSERT INTO t AT '2024-01-02' VALUES (2, current_timestamp - INTERVAL '1' HOUR, current_date)")
+    session.execute("UPDATE t AT '2024-01-03' SET b = now() WHERE d < current_date - 1")
+    session.execute("CREATE TABLE u (at DATETIME); INSERT INTO u AT '2024-01-04' SELECT now() FROM t")
+
+    def day(number: int, hour: int = 0) -> dt.datetime:
+        return dt.datetime(2024, 1, number, hour, tzinfo=dt.UTC)
+
+    assert rows_of(session, "SELECT a, b, d FROM t ORDER BY a") == [
+        (1, day(3), dt.date(2024, 1, 1)),
+        (2, day(1, 23), dt.date(2024, 1, 2)),
+    ]
+    assert rows_of(session, "SELECT at FROM u") == [(day(4),), (day(4),)]
+    session.execute("DELETE FROM t AT '2024-01-05' WHERE b < now() - INTERVAL '3' DAY")
+    assert rows_of(session, "SELECT a FROM t") == [(1,)]
+
+
+def test_a_default_must_fit() -> None:
+    with pytest.raises(SqlError, match="the column a has the type INT"):
+        SqlSession().execute("CREATE TABLE t (a INT DEFAULT 'x')")
+
+
+def test_what_a_named_query_reads_is_dropped_with_it() -> None:
+    session, _ = sessions()
+    session.execute("QUERY big AS SELECT * FROM o WHERE x > 2; SELECT * FROM c")
+    with pytest.raises(SqlError, match="QUERY big still reads o") as caught:
+        session.execute("DROP TABLE o")
+    assert caught.value.instead == "DROP QUERY big before it, or DROP TABLE o CASCADE"
+    session.execute("DROP TABLE c; DROP TABLE o CASCADE")
+    assert "big" not in session.catalog.queries
+
+
+@pytest.mark.parametrize(
+    ("interval", "meant"),
+    [
+        ("INTERVAL '-1' DAY", "-(1 day)"),
+        ("INTERVAL '1 02:03:04' DAY TO SECOND", "1 day + 2 h + 3 min + 4 s"),
+        ("INTERVAL '-1 02:03' DAY TO MINUTE", "-(1 day + 2 h + 3 min)"),
+        ("INTERVAL '3 04' DAY TO HOUR", "3 day + 4 h"),
+        ("INTERVAL '02:03' HOUR TO MINUTE", "2 h + 3 min"),
+        ("INTERVAL '02:03:04.5' HOUR TO SECOND", "2 h + 3 min + 4500 ms"),
+        ("INTERVAL '03:04' MINUTE TO SECOND", "3 min + 4 s"),
+        ("INTERVAL '1 day 00:00:01'", "1 day + 1 s"),
+        ("INTERVAL '-00:30:00'", "-(30 min)"),
+    ],
+)
+def test_intervals_of_standard_sql(interval: str, meant: str) -> None:
+    assert rows_of(SqlSession(), f"SELECT {interval} = CAST({meant} AS INTERVAL) AS same") == [(True,)]
+    moved = f"SELECT DATETIME '2024-03-01 12:00:00' + {interval} = DATETIME '2024-03-01 12:00:00' + ({meant}) AS same"
+    assert rows_of(SqlSession(), moved) == [(True,)]
+
+
+def test_intervals_of_months() -> None:
+    asked = "SELECT DATE '2024-03-31' + INTERVAL '-1' MONTH AS a, DATE '2024-01-31' + INTERVAL '1-1' YEAR TO MONTH AS b"
+    assert rows_of(SqlSession(), asked) == [(dt.date(2024, 2, 29), dt.date(2025, 2, 28))]
+
+
+@pytest.mark.parametrize("text", ["INTERVAL '1:2' DAY TO HOUR", "INTERVAL '1 2' HOUR TO DAY", "INTERVAL 'x' DAY"])
+def test_texts_that_are_no_intervals(text: str) -> None:
+    with pytest.raises(SqlError, match=r"this is no interval|expected|cannot"):
+        SqlSession().execute(f"SELECT {text} AS i")

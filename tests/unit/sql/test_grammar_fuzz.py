@@ -95,11 +95,13 @@ json_steps = st.one_of(
 
 
 def larger(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[s.Expression]:
+    pairs = st.builds(s.Row, st.tuples(parts, parts))
     return st.one_of(
         st.builds(s.Unary, st.sampled_from(["-", "+", "NOT", "~"]), parts),
         st.builds(s.Binary, st.sampled_from(OPERATORS), parts, parts),
         st.builds(s.Between, parts, parts, parts, st.booleans()),
         st.builds(s.In, parts, several(parts, 1), st.booleans()),
+        st.builds(s.In, pairs, several(pairs, 1), st.booleans()),
         st.builds(s.IsNull, parts, st.booleans(), st.sampled_from(["NULL", "TRUE", "FALSE", "UNKNOWN"])),
         st.builds(s.IsDistinct, parts, parts, st.booleans()),
         st.builds(s.Element, parts, parts),

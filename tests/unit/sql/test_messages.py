@@ -103,7 +103,6 @@ MESSAGES = [
         "finance.ema has no parameter 'alfa'",
         "",
     ),
-    ("SELECT symbol FROM ticks ORDER BY price LIMIT 0", "LIMIT 0", "LIMIT needs a number of rows", "LIMIT 3"),
     ("SELECT symbol FROM ticks WHERE ts > 'soon'", "'soon'", "this text is not a time", ""),
     (
         "SELECT window_start FROM ticks",

@@ -25,7 +25,7 @@ from headrace.io.adapter import DeliveryId, patiently
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
 
-__all__ = ["CTI_PART", "DeliveryPart", "deliver", "deliver_all", "deliveries_of"]
+__all__ = ["CTI_PART", "DeliveryPart", "deliver", "deliver_all", "deliveries_of", "for_workers"]
 
 #: The part of a batch's CTI, after all rows.
 CTI_PART = -1
@@ -55,6 +55,11 @@ def deliveries_of(job: Job, commit: Commit) -> list[DeliveryPart]:
             cti = about["moved"] and (part == CTI_PART or not alone)
             found.append(DeliveryPart(DeliveryId(job.owner, output, part, commit.batch), blocks, nbytes, cti))
     return found
+
+
+def for_workers(job: Job, deliveries: Sequence[DeliveryPart]) -> list[DeliveryPart]:
+    """The parts that workers may deliver: all rows, but not to sinks of the driver's process."""
+    return [one for one in deliveries if one.id.part != CTI_PART and not job.adapters[one.id.output].in_driver]
 
 
 def deliver(job: Job, commit: Commit, delivery: DeliveryPart, stopped: Callable[[], bool] = lambda: False) -> None:

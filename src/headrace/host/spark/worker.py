@@ -26,9 +26,10 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from headrace.errors import HeadraceError, HostError
-from headrace.host.driving.delivery import CTI_PART, deliver, deliver_all, deliveries_of
+from headrace.host.driving.delivery import deliver, deliver_all, deliveries_of, for_workers
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.tasks import run_intake, run_stage
+from headrace.host.memory import keep_freed_memory
 from headrace.host.spark.failures import failure, is_gone, may_pass
 from headrace.host.spark.packing import pack_job, unpack_job
 from headrace.host.spark.session import is_connect
@@ -136,12 +137,12 @@ class SparkExecutor(Executor):
     def deliver(self, commit: Commit) -> None:
         """Deliver many rows as a job, with a task for each part; few rows and CTIs from here."""
         deliveries = deliveries_of(self.job, commit)
-        rows = [place for place, delivery in enumerate(deliveries) if delivery.id.part != CTI_PART]
-        if sum(deliveries[place].nbytes for place in rows) > _MOST_FROM_HERE:
+        rows = for_workers(self.job, deliveries)
+        if sum(delivery.nbytes for delivery in rows) > _MOST_FROM_HERE:
             task = _DeliveryTask(self._packed, commit.batch)
             self._name_job(f"{self.name}: batch {commit.batch} to its sinks")
             self.spark.range(0, len(rows), 1, len(rows)).mapInArrow(task, "part long").toArrow()
-            deliveries = [delivery for delivery in deliveries if delivery.id.part == CTI_PART]
+            deliveries = [delivery for delivery in deliveries if delivery not in rows]
         deliver_all(self.job, commit, deliveries, lambda: self._stopped)
 
     def _name_job(self, description: str) -> None:
@@ -178,7 +179,7 @@ class _DeliveryTask:
     def __call__(self, batches: Batches) -> Batches:
         job = _job(self.job)
         commit = Log(job.storage).read(self.batch)
-        parts = [delivery for delivery in deliveries_of(job, commit) if delivery.id.part != CTI_PART]
+        parts = for_workers(job, deliveries_of(job, commit))
         for rows in batches:
             for part in rows.column(0).to_pylist():
                 deliver(job, commit, parts[part])
@@ -233,6 +234,7 @@ class _StageTask:
 @lru_cache(maxsize=8)
 def _job(packed: bytes) -> Job:
     """The query, unpacked once per worker."""
+    keep_freed_memory()  # workers of a cluster are not forked from `daemon.py`, which does so
     job = unpack_job(packed)
     # Spark's workers collect garbage after every task, while the next one waits. Permanent objects are excluded.
     gc.collect()

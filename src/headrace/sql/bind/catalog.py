@@ -233,10 +233,11 @@ class Catalog:
         return [entry for entry in self.tables.values() if isinstance(entry, ViewEntry)]
 
     def dependents(self, name: str) -> list[str]:
-        """What reads a stream, a table or a view, as DROP would name it."""
+        """What reads a stream, a table, a view or a named query, as DROP would name it."""
         views = [f"{view.kind.upper()} {view.name}" for view in self.views() if name.lower() in view.reads]
         streams = [entry for entry in self.streams.values() if name.lower() in entry.reads and entry.name != name]
-        return views + [f"STREAM {entry.name}" for entry in streams]
+        queries = [one.name for one in self.answers.values() if name.lower() in one.reads and one.name != name]
+        return views + [f"STREAM {entry.name}" for entry in streams] + [f"QUERY {one}" for one in queries]
 
     def with_stream(self, entry: StreamEntry, tables: Mapping[str, Any]) -> Catalog:
         """The catalog with one more stream, and these tables."""

@@ -19,10 +19,11 @@ from headrace.modules.registry import modules, registered_module
 from headrace.schema import Schema, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.chosen import in_an_order, some_rows
+from headrace.sql.bind.compared_rows import in_rows
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expanded import EXPANDED, Expanded
 from headrace.sql.bind.names import AGGREGATE_SYNONYMS, SQL_AGGREGATES, SQL_FUNCTIONS, SYNONYMS
-from headrace.sql.bind.scope import CLOCKS, Scope
+from headrace.sql.bind.scope import Scope, clock_of
 from headrace.sql.bind.structs import field_of, made_struct
 from headrace.sql.bind.values import calendar_of, constant, duration_of, no_value, ticks_of, typed_value
 from headrace.sql.elsewhere import function_hint
@@ -51,12 +52,6 @@ def inside(part: s.Part) -> list[s.Part]:
         found.append(one)
         waiting += [child for child in one.parts() if not isinstance(child, (s.Subquery, s.Query))]
     return found
-
-
-def clock_of(call: s.Call) -> s.Column | None:
-    """`now()` as the column of the time of arrival; None for other calls."""
-    clock = len(call.name) == 1 and call.name[0].text.lower() in CLOCKS and not call.arguments and not call.named
-    return s.Column(call.name[0], at=call.at) if clock else None
 
 
 def has_aggregate(part: s.Part, own: Mapping[str, Any]) -> bool:
@@ -230,6 +225,9 @@ class Expressions:
 
     def _moved(self, part: s.Binary, left_part: s.Expression, left: Expr, right: Expr) -> Expr | None:
         """`ts + 10 s` moves an instant; `a - b` of instants is the time between them, in ticks."""
+        if isinstance(part.right, s.Unary) and isinstance(part.right.value, s.Duration) and part.right.operator == "-":
+            part = replace(part, operator={"+": "-", "-": "+"}[part.operator], right=part.right.value)
+            right = self._bind(part.right)
         span = part.right if isinstance(part.right, s.Duration) else left_part
         if isinstance(span, s.Duration) and (calendar_of(self.context, span)[0] or self._is_date(left, right)):
             return self._moved_date(part, left, right)
@@ -265,6 +263,8 @@ class Expressions:
         return _negated(value.between(low, high), part.negated)
 
     def _in(self, part: s.In) -> Expr:
+        if isinstance(part.value, s.Row):
+            return self._bind(in_rows(self.context, part))
         value = self._bind(part.value)
         options = [self._as_instants(part.value, value, option, self._bind(option))[1] for option in part.options]
         return _negated(engine.Call("isin", (value, *options)), part.negated)
@@ -318,7 +318,7 @@ class Expressions:
     def _called(self, part: s.Call) -> Expr:
         if part.over is not None:
             raise self.context.error(
-                part, "OVER gives a result for every tuple, and stands in the list of a SELECT", given=to_sql(part)
+                part, "OVER stands in the list of a SELECT, in QUALIFY and ORDER BY", given=to_sql(part)
             )
         name = ".".join(one.text for one in part.name)
         if name not in self.own and (built_in := self._built_in(part, name.lower())) is not None:
@@ -443,11 +443,11 @@ class Expressions:
                 raise self.context.error(part, f"{name} needs a column", given=to_sql(part), allowed="count(*)")
             return AggregateCall("count")
         if part.distinct:
-            if name != "count":
+            if name not in ("count", "min", "max"):
                 raise self.context.error(
                     part, f"{name}(DISTINCT …) does not exist", given=to_sql(part), allowed="count(DISTINCT column)"
                 )
-            name = "distinct_count"
+            name = "distinct_count" if name == "count" else name
         parameters = len(AGGREGATES[name].parameters)
         if len(part.arguments) != 1 + parameters:
             raise self.context.error(

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.api.grouped import Grouped
 from headrace.api.ranking import distinct_rows, first_rows, top_node
 from headrace.api.stream import Stream
-from headrace.expr import Expr, col
+from headrace.expr import Expr, col, lit
 from headrace.expr.nodes import Column
 from headrace.plan.framed import frame_node
 from headrace.plan.instants import has_points
@@ -41,6 +41,7 @@ from headrace.sql.bind.grouping_sets import by_sets, has_sets
 from headrace.sql.bind.recursion import with_named
 from headrace.sql.bind.relations import Item, lasting, plain, same_columns, standing
 from headrace.sql.bind.returned import check_active, gives_rows, with_frame, with_rows
+from headrace.sql.bind.rewritten_calls import with_groups, with_plain_calls
 from headrace.sql.bind.scope import Relation, Scope, visible
 from headrace.sql.bind.sets import combined, one_row, values, without_duplicates
 from headrace.sql.bind.sorting import sort_keys
@@ -137,12 +138,15 @@ class Queries:
 
     def rows(self, part: s.Select, tick: Tick, around: Item | None = None) -> tuple[Item, s.Select]:
         """The rows of FROM, beside those `around` a sub-query that uses them, and the SELECT that is left."""
-        part = online(with_windows(self.context, part), self.catalog.known)
+        part = with_plain_calls(self.context, with_windows(self.context, part), self.catalog.known)
+        part = online(with_groups(self.context, part, self.catalog.known), self.catalog.known)
         item, part = FromClause(self, part, tick, around).bound()
         return item, resolved(self.context, part, Scope(self.context, item.relations))
 
     def selected(self, part: s.Select, item: Item, tick: Tick) -> Stream:
         """The stream of a SELECT over the rows of its FROM."""
+        if part.limit is not None and part.limit.count == 0:
+            return self.selected(replace(part, order=(), limit=None), item, tick).where(lit(value=False))
         answers = over_groups(self, part, item, tick)
         if answers is not None:
             return answers

@@ -12,9 +12,9 @@ from headrace.expr.times import Moment
 from headrace.schema import Type
 from headrace.sql.bind.context import Context
 from headrace.sql.elsewhere import name_hint
-from headrace.sql.syntax import Column, Name, Star
+from headrace.sql.syntax import Call, Column, Name, Star
 
-__all__ = ["ARRIVED", "CLOCKS", "MOMENTS", "NOTHING", "Relation", "Scope", "visible"]
+__all__ = ["ARRIVED", "CLOCKS", "MOMENTS", "NOTHING", "Relation", "Scope", "clock_of", "visible"]
 
 #: The time at which a row has arrived (rule 8.1), as SQL calls it: columns, and functions without arguments.
 CLOCKS = ("now", "current_timestamp", "current_time", "localtimestamp", "current_date")
@@ -30,6 +30,12 @@ MOMENTS: Mapping[str, Moment | Literal["arrival"]] = {
     "window_end": "window_end",
     **dict.fromkeys(CLOCKS, "arrival"),
 }
+
+
+def clock_of(call: Call) -> Column | None:
+    """`now()` as the column of the time of arrival; None for other calls."""
+    clock = len(call.name) == 1 and call.name[0].text.lower() in CLOCKS and not call.arguments and not call.named
+    return Column(call.name[0], at=call.at) if clock else None
 
 
 def visible(names: Iterable[str]) -> list[str]:

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from headrace.api.ranking import ranked_node
 from headrace.api.stream import Stream
-from headrace.expr import col
+from headrace.expr import Expr, col
 from headrace.expr.evaluate import evaluate
+from headrace.expr.nodes import Literal
 from headrace.expr.signatures import common
 from headrace.plan.instants import has_points
 from headrace.plan.nodes import Join, Node, Select, Top
@@ -108,6 +109,10 @@ def one_row() -> Stream:
     return held_forever(_ONE, Schema.of(_ONE.schema))
 
 
+def _is_null(expr: Expr) -> bool:
+    return isinstance(expr, Literal) and expr.value is None
+
+
 def values(context: Context, part: s.Values, own: Mapping[str, Any]) -> Stream:
     """Rows that hold at every instant, with the columns `column1`, `column2`, …"""
     expressions = Expressions(context, Scope(context, ()), Schema(()), own)
@@ -115,7 +120,8 @@ def values(context: Context, part: s.Values, own: Mapping[str, Any]) -> Stream:
     fields, columns = [], []
     for number, exprs in enumerate(zip(*rows, strict=True)):
         with context.at(part.rows[0].values[number]):
-            kind = common(f"column {number + 1}", [expr.type(Schema(())) for expr in exprs]) or Type.STRING
+            known = [expr.type(Schema(())) for expr in exprs if not _is_null(expr)]
+            kind = (common(f"column {number + 1}", known) if known else None) or Type.STRING
         found = [evaluate(expr.cast(kind), _ONE)[0] for expr in exprs]
         fields.append(Field(f"column{number + 1}", kind))
         columns.append(pa.array([one.as_py() for one in found], kind.arrow))

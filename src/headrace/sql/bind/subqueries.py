@@ -23,6 +23,7 @@ from headrace.plan.instants import has_points
 from headrace.plan.nodes import Select
 from headrace.plan.windows import Snapshot
 from headrace.sql import syntax as s
+from headrace.sql.bind.compared_rows import row_in_query, row_test
 from headrace.sql.bind.conditions import all_of, columns_of, conjuncts, has_subquery, replaced
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.correlation import Inner
@@ -128,6 +129,8 @@ class Subqueries:
             nonlocal rows
             if isinstance(one, s.ScalarQuery):
                 found, rows = self._scalar(one, rows)
+            elif isinstance(one, s.InQuery) and isinstance(one.value, s.Row):
+                found, rows = self.without(row_test(self.context, one), rows)
             elif isinstance(one, s.Exists) and self._always(one.query):
                 found = s.Value(value=True, at=one.at)
             elif isinstance(one, s.Exists):
@@ -144,6 +147,9 @@ class Subqueries:
 
     def _tested(self, test: _Test, item: Item, *, negated: bool) -> Item:
         """The rows for which a test holds."""
+        if isinstance(test, s.InQuery) and isinstance(test.value, s.Row):
+            negated = negated is not test.negated
+            test = row_in_query(self.context, test, negated=negated)
         if isinstance(test, s.Exists):
             if self._always(test.query):
                 return replace(item, stream=item.stream.where(lit(not negated)))

@@ -21,9 +21,9 @@ from headrace.plan.times import with_times
 from headrace.schema import ARRIVAL, Field, Type
 from headrace.sql import syntax as s
 from headrace.sql.bind.context import Context
-from headrace.sql.bind.expressions import clock_of, inside
+from headrace.sql.bind.expressions import inside
 from headrace.sql.bind.relations import Item
-from headrace.sql.bind.scope import ARRIVED, CLOCKS, MOMENTS, NOTHING, Relation
+from headrace.sql.bind.scope import ARRIVED, CLOCKS, MOMENTS, NOTHING, Relation, clock_of
 from headrace.sql.printer import to_sql
 
 __all__ = ["as_times", "event_columns", "joined_columns", "starts", "window_columns", "window_times"]

@@ -72,10 +72,6 @@ def _misfit(wording: Wording, found: re.Match[str], source: str) -> Wording:
     return wording._replace(message=f"{what} cannot take {found['types']}", instead=moved)
 
 
-def _limit(wording: Wording, _: re.Match[str], __: str) -> Wording:
-    return wording._replace(message="LIMIT needs a number of rows", instead="LIMIT 3")
-
-
 def _key(wording: Wording, _: re.Match[str], __: str) -> Wording:
     return wording._replace(given=None, instead="encoding => 'upsert', key => 'symbol'")
 
@@ -99,7 +95,6 @@ def _arguments(wording: Wording, found: re.Match[str], _: str) -> Wording:
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[Wording, re.Match[str], str], Wording]], ...] = (
     (re.compile(r"^(?P<what>.+) cannot take (?P<types>[A-Z][A-Z0-9_<>(), ]*)$"), _misfit),
-    (re.compile(r"^top needs a number"), _limit),
     (re.compile(r"^upsert rows need a key"), _key),
     (re.compile(r"^a loop of \w+ payloads cannot hold|^a loop .* cannot hold \w+:"), _loop),
     (re.compile(r"^(?P<name>\w+)\(\) is known where answers last"), _window_time),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from headrace.errors import SqlError
 from headrace.sql import syntax as s
+from headrace.sql.build.spelled import in_any_case, interval_amounts, json_steps, similar
 from headrace.sql.syntax import Span
 
 __all__ = ["Clause", "ExpressionBuilder", "Token", "clause", "clauses", "unquoted"]
@@ -19,7 +20,6 @@ MAX_NAME = 255
 MAX_DIGITS = 400  # of a number: more than any type holds, fewer than Python's own limit
 _OPERATORS = {"==": "=", "!=": "<>"}
 _AMOUNT = re.compile(r"([\d.]+)\s*([^\W\d]+)")
-_INTERVAL = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*[^\W\d]+\s*)+")
 _TRUTH = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -88,6 +88,7 @@ class ExpressionBuilder:
     late_policy = bad_rows_policy = console = show_what = liveliness = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
     compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = word
+    regex_sign = json_way_sign = word
     truth_value = trim_side = frame_unit = word
 
     # ---- operators
@@ -133,6 +134,38 @@ class ExpressionBuilder:
     def like(self, at: Span, value: s.Expression, *rest: Any) -> s.Like:
         operator = rest[-2] if rest[-2] in ("LIKE", "ILIKE") else "REGEXP"
         return s.Like(value, rest[-1], operator, negated=len(rest) > 2, at=at)  # type: ignore[arg-type]
+
+    def regex_match(self, at: Span, value: s.Expression, sign: str, pattern: s.Expression) -> s.Like:
+        """`x ~ 'a'`, `x ~* 'a'`, `x !~ 'a'`, `x !~* 'a'`."""
+        if sign.endswith("*"):
+            if not isinstance(pattern, s.Text):
+                self.fail(f"{sign} takes a pattern as a text", pattern.at, instead="lower(x) ~ lower(y)")
+            pattern = s.Text(in_any_case(pattern.value), at=pattern.at)
+        return s.Like(value, pattern, "REGEXP", negated=sign.startswith("!"), at=at)
+
+    def similar_to(self, at: Span, value: s.Expression, *rest: Any) -> s.Like:
+        pattern = rest[-1]
+        found = similar(pattern.value) if isinstance(pattern, s.Text) else None
+        if found is None:
+            self.fail(
+                "SIMILAR TO takes a pattern as a text", pattern.at, instead="x SIMILAR TO '(a|b)%', or x REGEXP y"
+            )
+        return s.Like(value, s.Text(found, at=pattern.at), "REGEXP", negated=len(rest) > 1, at=at)
+
+    def json_way(self, at: Span, value: s.Expression, sign: str, token: Token) -> s.Expression:
+        """`x #> '{a,0}'`, `x #>> '{a,0}'`: steps of `->`, the last of `->>` if the text is meant."""
+        steps = json_steps(unquoted(token.text))
+        if steps is None:
+            self.fail("this is no path", at, given=token.text, instead="x #> '{a,0,b}', or x -> 'a' -> 0 -> 'b'")
+        for number, step in enumerate(steps):
+            last = sign == "#>>" and number == len(steps) - 1
+            key: s.Expression = s.Text(step, at=at) if isinstance(step, str) else s.Number(abs(step), at=at)
+            key = s.Unary("-", key, at=at) if isinstance(step, int) and step < 0 else key
+            value = s.Binary("->>" if last else "->", value, key, at=at)
+        return value
+
+    def row(self, at: Span, *values: s.Expression) -> s.Row:
+        return s.Row(values, at=at)
 
     def parenthesized(self, _: Span, value: s.Expression) -> s.Expression:
         return value
@@ -411,16 +444,25 @@ class ExpressionBuilder:
 
     duration_literal = calendar_duration = duration
 
-    def interval_literal(self, at: Span, token: Token) -> s.Duration:
-        return replace(self._interval(at, token.text), interval=True)
+    def interval_literal(self, at: Span, token: Token) -> s.Expression:
+        negative, found = self._signed_interval(at, token.text)
+        found = replace(found, interval=True)
+        return s.Unary("-", found, at=at) if negative else found
 
     def _interval(self, at: Span, text: str) -> s.Duration:
-        """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '1 h 30 min'`."""
+        negative, found = self._signed_interval(at, text)
+        if negative:
+            self.fail("this interval is not negative", at, given=text, instead="INTERVAL '10' SECOND")
+        return found
+
+    def _signed_interval(self, at: Span, text: str) -> tuple[bool, s.Duration]:
+        """`INTERVAL '10' SECOND`, `INTERVAL '10 seconds'`, `INTERVAL '-1 02:03:04' DAY TO SECOND`."""
         _, inside, unit = text.split("'")
-        inside = f"{inside} {unit}" if unit.strip() else inside
-        if not _INTERVAL.fullmatch(inside):
+        found = interval_amounts(inside, unit)
+        if found is None:
             self.fail("this is no interval", at, given=text, instead="INTERVAL '10' SECOND, INTERVAL '1 day 2 hours'")
-        return s.Duration(tuple((self._number(number, at), unit) for number, unit in _AMOUNT.findall(inside)), at=at)
+        negative, amounts = found
+        return negative, s.Duration(tuple((self._number(number, at), unit) for number, unit in amounts), at=at)
 
     def forever(self, at: Span) -> s.Duration:
         return s.Duration((), at=at)

@@ -17,6 +17,9 @@ __all__ = ["QueryBuilder"]
 #: Clauses behind a whole query that choose among its rows.
 _CHOICES = frozenset({"order", "limit", "offset"})
 
+#: Of generate_series: each number is a row of VALUES.
+MAX_SERIES = 10_000
+
 
 class _Raw(NamedTuple):
     """A SELECT that clauses behind it may still complete; `first` is that of each key of DISTINCT ON."""
@@ -223,6 +226,37 @@ class QueryBuilder(PatternBuilder):
             unnest = replace(unnest, columns=columns[0].value)
         return self.make(s.FromItem, at, parts[:1], stream=unnest)
 
+    def series(self, at: Span, _: Token, *bounds: s.Expression) -> s.Values:
+        """`generate_series(1, 10, 2)`: whole numbers, the last one included."""
+        numbers = [self._whole(bound) for bound in bounds]
+        start, last, step = (*numbers, 1)[:3]
+        found = range(start, last + (1 if step > 0 else -1), step) if step else range(0)
+        if not step or len(found) > MAX_SERIES:
+            self.fail(
+                f"a series has up to {MAX_SERIES} numbers, and a step that is not 0", at,
+                instead="a table with the numbers",
+            )  # fmt: skip
+        rows = tuple(s.ValuesRow((_number(one, at),), at=at) for one in found)
+        return s.Values(rows or (s.ValuesRow((s.Value(value=None, at=at),), at=at),), at=at)
+
+    def _whole(self, part: s.Expression) -> int:
+        sign = -1 if isinstance(part, s.Unary) and part.operator == "-" else 1
+        value = part.value if isinstance(part, s.Unary) else part
+        if not isinstance(value, s.Number) or not isinstance(value.value, int):
+            self.fail("generate_series takes whole numbers", part.at, instead="generate_series(1, 10)")
+        return sign * value.value
+
+    def series_item(self, at: Span, values: s.Values, *parts: Clause) -> s.FromItem:
+        alias = next((part.value for part in parts if part.field == "alias"), s.Name("generate_series", at=at))
+        columns = next((part.value for part in parts if part.field == "columns"), (alias,))
+        first = s.Column(s.Name("column1"), at=at)
+        empty = values.rows[0].values == (s.Value(value=None),)
+        number = s.Cast(first, s.Name("LONG"), at=at)
+        rows = s.FromItem(s.Subquery(s.Query(values, at=at), at=at), at=at)
+        select = s.Select((s.Entry(number, columns[0], at=at),), rows, at=at)
+        select = replace(select, where=s.IsNull(first, negated=True, at=at)) if empty else select
+        return s.FromItem(s.Subquery(s.Query(select, at=at), at=at), alias=alias, columns=columns, at=at)
+
     def subquery(self, at: Span, query: s.Query) -> s.Subquery:
         return s.Subquery(query, at=at)
 
@@ -270,3 +304,7 @@ class QueryBuilder(PatternBuilder):
 
 def _item(body: s.Body) -> s.FromItem:
     return s.FromItem(s.Subquery(s.Query(body, at=body.at), at=body.at), at=body.at)
+
+
+def _number(value: int, at: Span) -> s.Expression:
+    return s.Number(value, at=at) if value >= 0 else s.Unary("-", s.Number(-value, at=at), at=at)

@@ -213,6 +213,11 @@ def _(part: s.Between) -> str:
     return f"{value} {_negated(part)}BETWEEN {low} AND {high}"
 
 
+@writes(s.Row)
+def _(part: s.Row) -> str:
+    return f"({listed(part.values)})"
+
+
 @writes(s.In)
 def _(part: s.In) -> str:
     return f"{_at_least(_COMPARISON + 1, part.value)} {_negated(part)}IN ({listed(part.options)})"

@@ -10,7 +10,7 @@ from headrace.sql.syntax.parts import Part
 __all__ = [
     "Between", "Binary", "Call", "Case", "Cast", "Column", "DateTime", "Duration", "Element", "Expression", "Field",
     "FrameBound", "In", "IsDistinct", "IsJson", "IsNull", "Like", "Name", "Named", "NamedWindow", "Number", "OrderKey",
-    "Over", "Star", "Text", "TypedText", "Unary", "Value",
+    "Over", "Row", "Star", "Text", "TypedText", "Unary", "Value",
 ]  # fmt: skip
 
 
@@ -117,8 +117,15 @@ class Between(Expression):
 
 
 @dataclass(frozen=True)
+class Row(Expression):
+    """`(a, b)` beside IN: several values that are compared together."""
+
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
 class In(Expression):
-    """`x [NOT] IN (a, b, …)`."""
+    """`x [NOT] IN (a, b, …)`, `(x, y) [NOT] IN ((a, b), …)`."""
 
     value: Expression
     options: tuple[Expression, ...]
