@@ -179,11 +179,9 @@ class ServerConnection:
         fed = self._fed(stream)
         if served is None or served.log is None or (fed is None and served.stored.kind != "table"):
             raise unknown_stream(stream, {
-                one.stored.name: one for one in self.server.objects.values()
+                one.stored.name: one for one in list(self.server.objects.values())
                 if one.stored.kind == "table" or self._fed(one.stored.name) is not None
             })  # fmt: skip
-        if key is not None and (known := served.log.marked(f"key {key}")) is not None:
-            return known[0]
         if fed is not None:
             return self._append(fed, rows, key)
         entry = self.server.catalog.tables[served.stored.name]
@@ -191,17 +189,23 @@ class ServerConnection:
         log = entry.table.live.row_log
         assert isinstance(log, DiskLog)
         with log.marking(key):
-            return entry.table.insert(rows)
+            known = None if key is None else served.log.marked(f"key {key}")
+            return entry.table.insert(rows) if known is None else known[0]
 
     def _append(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         assert served.log is not None
         table = _checked(rows, _columns_of(served), served.stored.name)
         now = pa.repeat(pa.scalar(time.time_ns() // 1000, pa.int64()), table.num_rows)
         table = table.append_column(ARRIVED, now)
-        marks = {} if key is None else {f"key {key}": table.num_rows}
-        if table.num_rows:
-            served.log.append(table, marks)
-        return int(table.num_rows)
+        if key is None:
+            if table.num_rows:
+                served.log.append(table)
+            return int(table.num_rows)
+        name = f"key {key}"
+        served.log.append(table, {name: table.num_rows}, once=name)
+        known = served.log.marked(name)
+        assert known is not None
+        return known[0]
 
     # --- answers out -------------------------------------------------------------------------------------------------
 
@@ -212,7 +216,7 @@ class ServerConnection:
         served = self.server.objects.get(name.lower())
         if served is None or served.log is None or self._fed(name) is not None:
             known = {
-                one.stored.name: one for one in self.server.objects.values()
+                one.stored.name: one for one in list(self.server.objects.values())
                 if one.log is not None and self._fed(one.stored.name) is None
             }  # fmt: skip
             raise unknown_stream(name, known)

@@ -280,17 +280,23 @@ class EventLog(LogFolder):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, rows: pa.Table, marks: Mapping[str, int] | None = None, *, sync: bool = True) -> Appended:
+    def append(
+        self, rows: pa.Table, marks: Mapping[str, int] | None = None, *, sync: bool = True, once: str = ""
+    ) -> Appended:
         """Append rows, and return their offsets when they are on disk.
 
-        `sync=False`: they may be lost if the machine fails, until the next append with a sync.
+        `sync=False`: they may be lost if the machine fails, until the next append with a sync. `once`: nothing is
+        appended if there is a mark of this name.
         """
         batch = _one_batch(rows.cast(self.schema.arrow))
         with self._write_lock:
             self._check()
-            appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
-            for name, number in (marks or {}).items():
-                self._remember(Mark(name, number), batch.num_rows)
+            if once in self._marks:
+                appended = Appended(self._written, self._written)
+            else:
+                appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
+                for name, number in (marks or {}).items():
+                    self._remember(Mark(name, number), batch.num_rows)
         self._sync(appended.end, sync=sync)
         return appended
 

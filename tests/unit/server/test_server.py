@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,18 @@ def test_inserts_are_idempotent_by_a_key(start: Callable[[], ServerConnection]):
         assert client.insert(name, pa.table({"a": [1, 2]}), key="x") == 2
         assert client.insert(name, pa.table({"a": [3]}), key="y") == 1
         assert sorted(row["a"] for row in asked(client, f"SELECT a FROM {name}")) == [1, 2, 3]
+
+
+def test_a_key_counts_once_also_at_the_same_time(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG); CREATE STREAM s (a LONG)")
+    clients = [client.server.connect(ADMIN) for _ in range(8)]
+    for name in ("t", "s"):
+        for number in range(10):
+            with ThreadPoolExecutor(8) as threads:
+                found = threads.map(lambda one, n=number, to=name: one.insert(to, [{"a": n}], key=f"{n}"), clients)
+                assert list(found) == [1] * 8
+        assert sorted(row["a"] for row in asked(client, f"SELECT a FROM {name}")) == list(range(10))
 
 
 @pytest.mark.parametrize(("call", "error", "says"), [
