@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import ssl
@@ -11,41 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.errors import ServerError
 from headrace.server.core import HeadraceServer
 from headrace.server.http import HttpServer, HttpSettings
-from headrace.server.postgres import PostgresListener
+from headrace.server.postgres import PostgresListener, listening
 
 __all__ = ["ServerProcess", "run_until_stopped"]
 
 _log = logging.getLogger("headrace.server")
-_PATIENCE = 10.0
-
-
-class _PostgresThread:
-    """The listener for PostgreSQL's protocol, with an event loop in a thread of its own."""
-
-    def __init__(self, listener: PostgresListener) -> None:
-        self._listener = listener
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="headrace-postgres", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-        try:
-            asyncio.run_coroutine_threadsafe(self._listener.start(), self._loop).result(_PATIENCE)
-        except OSError as error:
-            listener = self._listener
-            raise ServerError(
-                f"cannot listen on {listener.host}, port {listener.port}: {error.strerror}", given=listener.port,
-                instead="another --postgres-port, or --no-postgres",
-            ) from error  # fmt: skip
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._listener.close(), self._loop).result(2 * _PATIENCE)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
-        self._loop.close()
 
 
 class ServerProcess:
@@ -79,12 +50,8 @@ class ServerProcess:
                 if self._certificate is not None:
                     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                     tls.load_cert_chain(self._certificate, self._key)
-                self.postgres = PostgresListener(
-                    self.server, host=self._address, port=self._postgres_port, tls=tls
-                )  # fmt: skip
-                thread = _PostgresThread(self.postgres)
-                running.callback(thread.stop)
-                thread.start()
+                listens = listening(self.server, host=self._address, port=self._postgres_port, tls=tls)
+                self.postgres = running.enter_context(listens)
             self._running = running.pop_all()
 
     def stop(self) -> None:

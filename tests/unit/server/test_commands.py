@@ -74,3 +74,12 @@ def test_the_shell_shows_replies(shell: RemoteShell):
     assert "3 | SELECT nothing FROM fruit" in str(caught.value)
     with pytest.raises(PlanError, match="no command"):
         shell.execute("\\wach")
+
+
+def test_nothing_runs_if_a_port_is_taken(tmp_path: Path, url: str):
+    taken = int(url.rpartition(":")[2])
+    for ports in ({"port": taken, "postgres_port": 0}, {"port": 0, "postgres_port": taken}):
+        process = ServerProcess(HeadraceServer(tmp_path, durable=False), **ports)
+        with pytest.raises(ServerError, match="cannot listen on"):
+            process.start()
+        HeadraceServer(tmp_path, durable=False).__enter__().stop()  # the data directory is free

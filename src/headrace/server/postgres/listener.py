@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from headrace.errors import AccessError, HeadraceError
+from headrace.errors import AccessError, HeadraceError, ServerError
 from headrace.server.interface import Server, Who
 from headrace.server.postgres import messages as m
 from headrace.server.postgres import replies as r
@@ -71,7 +71,13 @@ class PostgresListener:
 
     async def start(self) -> None:
         """Listen; with port 0, `port` is then the one that was free."""
-        self._listening = await asyncio.start_server(self._connected, self.host, self.port, backlog=256)
+        try:
+            self._listening = await asyncio.start_server(self._connected, self.host, self.port, backlog=256)
+        except OSError as error:
+            raise ServerError(
+                f"cannot listen on {self.host}, port {self.port}: {error.strerror}", given=self.port,
+                instead="another --postgres-port, or --no-postgres",
+            ) from error  # fmt: skip
         self.port = self._listening.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
