@@ -190,7 +190,7 @@ class ServerConnection:
         assert isinstance(log, DiskLog)
         with log.marking(key):
             known = None if key is None else served.log.marked(f"key {key}")
-            return entry.table.insert(rows) if known is None else known[0]
+            return entry.table.insert(rows) if known is None else known
 
     def _append(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         assert served.log is not None
@@ -205,7 +205,7 @@ class ServerConnection:
         served.log.append(table, {name: table.num_rows}, once=name)
         known = served.log.marked(name)
         assert known is not None
-        return known[0]
+        return known
 
     # --- answers out -------------------------------------------------------------------------------------------------
 

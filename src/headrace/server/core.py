@@ -23,6 +23,7 @@ from headrace.server.interface import Who
 from headrace.server.log import EventLog
 from headrace.server.published import PublishedStream
 from headrace.server.queries import ServedQuery
+from headrace.server.retention import Retention
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
 
@@ -98,6 +99,8 @@ class HeadraceServer:
             self.stop()
             raise
         self.running = True
+        self.retention = Retention(lambda: list(self.objects.values()))
+        self.retention.start()
 
     def _recover(self) -> None:
         left = []
@@ -131,6 +134,8 @@ class HeadraceServer:
 
     def stop(self) -> None:
         """Finish running batches, keep checkpoints, and release the data directory."""
+        if self.running:
+            self.retention.stop()
         self.running = False
         with self.lock:
             for served in self.objects.values():

@@ -8,8 +8,12 @@ threads share one sync. Readers see frames that are on disk, and no others.
 It stands in the same frame as the rows, so both are there or neither is. `marked` finds it after a crash.
 
 **Files.** Frames are in *segments*, files named after the offset of their first row, each with the columns in front. A
-process that dies leaves at most a torn frame at the end of the last segment; opening the log cuts it off. Frames have a
-checksum. `forget` removes whole segments from the beginning: the log then starts at a later offset.
+process that dies leaves at most torn frames at the end of the last segment; opening the log cuts them off. Frames have
+a checksum, and say up to where the log was on disk when they were written: what is damaged before that is an error.
+
+**Retention.** `forget` replaces all segments before one of them by a *base*, a file with the rows that are still needed
+from then on, whose offsets are the last ones before that segment. The base is whole before anything is removed, and
+opening a log removes what its base has replaced. Readers that begin get the base first; cursors before it are gone.
 
 Another process (a worker of Spark) reads the files of a log that this process has open; it never writes them.
 """
@@ -20,12 +24,12 @@ import json
 import os
 import struct
 import threading
+import time
 import zlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -39,16 +43,18 @@ from headrace.schema import Schema
 
 __all__ = ["Appended", "EventLog", "LogFolder", "Mark"]
 
-_HEADER = struct.Struct(
-    "<4sIIQIH"
-)  # magic, bytes of the rows, checksum, first offset, number of rows, bytes of the mark
-_MAGIC, _BEGIN = b"HRF1", struct.Struct("<4sI")  # the first bytes of a frame and of a segment
-_SEGMENT_MAGIC = b"HRL1"
+#: Of a frame: magic, bytes of the rows, their checksum, the first offset, the number of rows, bytes of the marks, and
+#: the offset up to which the log was on disk.
+_HEADER = struct.Struct("<4sIIQIIQ")
+#: Of a segment: magic, bytes of the columns.
+_BEGIN = struct.Struct("<4sI")
+_MAGIC, _SEGMENT_MAGIC = b"HRF1", b"HRL1"
 _SEGMENT_BYTES = 64 << 20
 #: Bytes of decoded rows that readers find in memory.
 _CACHED_BYTES = 32 << 20
 #: Names of marks that a log remembers; the oldest are forgotten. A query has one for each of its buckets.
 _MARKS = 1_000_000
+_MARKS_OF_A_BASE = 10_000
 Offsets = NDArray[np.int64]
 
 
@@ -76,6 +82,8 @@ class _Frame:
     place: int
     size: int
     checksum: int
+    #: Up to where the log was on disk when it was written.
+    synced: int
 
 
 def _columns(schema: Schema) -> bytes:
@@ -83,7 +91,10 @@ def _columns(schema: Schema) -> bytes:
 
 
 def _segments(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.log"))
+    """The files of a log in the order of their rows: the base, if there is one, and what it has not replaced."""
+    bases = sorted(folder.glob("*.base"))
+    begin = int(bases[-1].stem) if bases else 0
+    return [*bases[-1:], *sorted(file for file in folder.glob("*.log") if int(file.stem) >= begin)]
 
 
 def _frames(file: Path, opened: BinaryIO) -> Iterator[tuple[_Frame, bytes]]:
@@ -95,11 +106,11 @@ def _frames(file: Path, opened: BinaryIO) -> Iterator[tuple[_Frame, bytes]]:
     place = _BEGIN.size + _BEGIN.unpack(head)[1]
     while place + _HEADER.size <= size:
         opened.seek(place)
-        magic, length, checksum, start, count, marked = _HEADER.unpack(opened.read(_HEADER.size))
+        magic, length, checksum, start, count, marked, synced = _HEADER.unpack(opened.read(_HEADER.size))
         body = place + _HEADER.size + marked
         if magic != _MAGIC or body + length > size:
             return
-        yield _Frame(start, count, file, body, length, checksum), opened.read(marked)
+        yield _Frame(start, count, file, body, length, checksum, synced), opened.read(marked)
         place = body + length
 
 
@@ -176,7 +187,7 @@ class EventLog(LogFolder):
             raise ServerError("another process writes this log", given=str(folder))
         self._held = held
         self._durable, self._segment_bytes = durable, segment_bytes
-        self._marks: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        self._marks: OrderedDict[str, int] = OrderedDict()
         self._open_file: BinaryIO | None = None
         try:
             self._recover(folder, schema)
@@ -184,13 +195,18 @@ class EventLog(LogFolder):
         except BaseException:
             held.close()
             raise
+        bases = [file for file in _segments(folder) if file.suffix == ".base"]
         self._first = self._frames[0].start if self._frames else self._named_first(folder)
+        self._kept = int(bases[0].stem) if bases else self._first
         #: The end of what was written, and of what is on disk and readers see.
         self._written = self._end = self._frames[-1].start + self._frames[-1].count if self._frames else self._first
         self._unsynced: list[tuple[_Frame, pa.RecordBatch]] = []
         self._write_lock, self._sync_lock = threading.RLock(), threading.Lock()
         self._grown = threading.Condition()
         self._failed: BaseException | None = None
+        self._divided = False
+        #: When the segment that is written was begun, in seconds.
+        self.began = time.time()
         self.closed = False
 
     @staticmethod
@@ -199,8 +215,10 @@ class EventLog(LogFolder):
         return int(files[-1].stem) if files else 0
 
     def _recover(self, folder: Path, schema: Schema) -> None:
-        """Cut off a torn frame at the end, and read the marks."""
+        """Remove what a base has replaced, cut off torn frames at the end, and read the marks."""
         files = _segments(folder)
+        for file in {*folder.glob("*.log"), *folder.glob("*.base"), *folder.glob("*.draft")} - {*files}:
+            file.unlink()
         for number, file in enumerate(files):
             with file.open("r+b") as opened:
                 head = opened.read(_BEGIN.size)
@@ -225,14 +243,15 @@ class EventLog(LogFolder):
         whole = opened.seek(0) + _BEGIN.size + len(self._columns_of(opened))
         opened.seek(0)
         found = list(_frames(file, opened))
-        for number, (frame, mark) in enumerate(found):
-            if last and number == len(found) - 1:
+        synced = max((frame.synced for frame, _ in found), default=0)
+        for frame, mark in found:
+            if last and frame.start >= synced:
                 opened.seek(frame.place)
                 if zlib.crc32(opened.read(frame.size)) != frame.checksum:
-                    break  # written in another order than it stands in the file
+                    break  # the machine failed before it was on disk
             if mark:
                 for name, value in json.loads(mark).items():
-                    self._remember(Mark(name, value), frame.count)
+                    self._remember(Mark(name, value))
             whole = frame.place + frame.size
         return whole
 
@@ -241,8 +260,8 @@ class EventLog(LogFolder):
         head = opened.read(_BEGIN.size)
         return opened.read(_BEGIN.unpack(head)[1])
 
-    def _remember(self, mark: Mark, count: int) -> None:
-        self._marks[mark.name] = (mark.number, count)
+    def _remember(self, mark: Mark) -> None:
+        self._marks[mark.name] = mark.number
         self._marks.move_to_end(mark.name)
         while len(self._marks) > _MARKS:
             self._marks.popitem(last=False)
@@ -251,8 +270,13 @@ class EventLog(LogFolder):
 
     @property
     def first(self) -> int:
-        """The offset of the first row that is kept."""
+        """The offset of the first row that readers get: of the base, if there is one."""
         return self._first
+
+    @property
+    def kept(self) -> int:
+        """The first offset from which a reader can go on: rows before it were replaced by the base."""
+        return self._kept
 
     @property
     def end(self) -> int:
@@ -262,8 +286,8 @@ class EventLog(LogFolder):
     def __len__(self) -> int:
         return self._end
 
-    def marked(self, name: str) -> tuple[int, int] | None:
-        """The number of the latest frame of this name, and how many rows it has."""
+    def marked(self, name: str) -> int | None:
+        """The number of the latest mark of this name."""
         with self._write_lock:
             return self._marks.get(name)
 
@@ -296,7 +320,7 @@ class EventLog(LogFolder):
             else:
                 appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
                 for name, number in (marks or {}).items():
-                    self._remember(Mark(name, number), batch.num_rows)
+                    self._remember(Mark(name, number))
         self._sync(appended.end, sync=sync)
         return appended
 
@@ -306,7 +330,7 @@ class EventLog(LogFolder):
         file = self._file(start)
         checksum = zlib.crc32(data)
         place = file.tell() + _HEADER.size + len(mark)
-        head = _HEADER.pack(_MAGIC, data.size, checksum, start, batch.num_rows, len(mark))
+        head = _HEADER.pack(_MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
         try:
             file.write(head + mark)
             file.write(data)
@@ -314,7 +338,8 @@ class EventLog(LogFolder):
         except OSError as error:
             self._failed = error
             raise self._broken(error) from error
-        self._unsynced.append((_Frame(start, batch.num_rows, Path(file.name), place, data.size, checksum), batch))
+        frame = _Frame(start, batch.num_rows, Path(file.name), place, data.size, checksum, self._end)
+        self._unsynced.append((frame, batch))
         self._written = end
         return Appended(start, end)
 
@@ -322,9 +347,9 @@ class EventLog(LogFolder):
         """The segment to write to."""
         if self._open_file is not None and self._open_file.tell() < self._segment_bytes:
             return self._open_file
-        if self._open_file is None and self._frames:
+        if self._open_file is None and self._frames and not self._divided:
             last = self._frames[-1].file
-            if last.stat().st_size < self._segment_bytes:
+            if last.suffix == ".log" and last.stat().st_size < self._segment_bytes:
                 self._open_file = last.open("ab")
                 return self._open_file
         if self._open_file is not None:
@@ -333,9 +358,20 @@ class EventLog(LogFolder):
         columns = _columns(self.schema)
         self._open_file = (self.folder / f"{start:020d}.log").open("wb")
         self._open_file.write(_BEGIN.pack(_SEGMENT_MAGIC, len(columns)) + columns)
+        self._divided, self.began = False, time.time()
         if self._durable:
             _sync_folder(self.folder)
         return self._open_file
+
+    def divide(self) -> None:
+        """Let the next rows begin a segment, so that those before can be forgotten."""
+        with self._sync_lock, self._write_lock:
+            if self._unsynced:
+                return
+            if self._open_file is not None:
+                self._open_file.close()
+                self._open_file = None
+            self._divided = True
 
     def _sync(self, end: int, *, sync: bool) -> None:
         """Make everything up to an offset durable and visible; one thread does it for all that wait."""
@@ -377,18 +413,49 @@ class EventLog(LogFolder):
             instead="space on the disk, and a new start of the server, which reads what is there",
         )  # fmt: skip
 
-    def forget(self, before: int) -> int:
-        """Remove whole segments whose rows are all before an offset; return the first offset that is kept."""
+    def segments(self) -> list[tuple[int, float]]:
+        """The first offsets of the segments, and when they were last written, in seconds."""
+        return [(int(file.stem), file.stat().st_mtime) for file in _segments(self.folder) if file.suffix == ".log"]
+
+    def forget(self, before: int, needed: pa.Table | None = None) -> int:
+        """Replace the rows before a segment by those of them that are needed; return the first offset that is kept.
+
+        `before` is the first offset of a segment; `needed` are at most as many rows as are replaced.
+        """
+        rows = _one_batch((self.schema.arrow.empty_table() if needed is None else needed).cast(self.schema.arrow))
         with self._sync_lock, self._write_lock:
-            files = _segments(self.folder)
-            for file, following in pairwise(files):
-                if int(following.stem) > before:
-                    break
-                file.unlink()
-                kept = [frame for frame in self._frames if frame.file != file]
-                self._frames, self._starts = kept, [frame.start for frame in kept]
-                self._first = int(following.stem)
-        return self._first
+            self._check()
+            old = [file for file in _segments(self.folder) if file.suffix == ".base" or int(file.stem) < before]
+            if not old or before not in [start for start, _ in self.segments()]:
+                return self._kept
+            base = self.folder / f"{before:020d}.base"
+            frame = self._write_base(base, before, rows)
+            kept = [one for one in self._frames if one.file not in old]
+            self._frames = [frame, *kept]
+            self._starts = [one.start for one in self._frames]
+            self._first, self._kept = frame.start, before
+            for file in old:
+                if file != base:
+                    file.unlink()
+        return self._kept
+
+    def _write_base(self, base: Path, before: int, rows: pa.RecordBatch) -> _Frame:
+        columns, data = _columns(self.schema), rows.serialize()
+        start, checksum = before - rows.num_rows, zlib.crc32(data)
+        begin = _BEGIN.pack(_SEGMENT_MAGIC, len(columns)) + columns
+        marks = json.dumps(dict(list(self._marks.items())[-_MARKS_OF_A_BASE:])).encode()
+        head = _HEADER.pack(_MAGIC, data.size, checksum, start, rows.num_rows, len(marks), self._end)
+        draft = base.with_suffix(".draft")
+        with draft.open("wb") as file:
+            file.write(begin + head + marks)
+            file.write(data)
+            file.flush()
+            self._flush(file)
+        draft.rename(base)
+        if self._durable:
+            _sync_folder(self.folder)
+        place = len(begin) + len(head) + len(marks)
+        return _Frame(start, rows.num_rows, base, place, data.size, checksum, self._end)
 
     def close(self) -> None:
         """End waiting readers, and release the files."""

@@ -94,7 +94,7 @@ class DiskLog:
     def about(self) -> Mapping[str, int]:
         """What the latest rows said about the table."""
         found = {name: self.log.marked(name) for name in ("clocked", "numbers")}
-        return {name: mark[0] for name, mark in found.items() if mark is not None}
+        return {name: mark for name, mark in found.items() if mark is not None}
 
     def rows(self, start: int, end: int) -> tuple[Places, pa.Table]:
         """The rows from a number up to another that are kept, and their numbers."""
@@ -206,9 +206,9 @@ class LogSink(SinkAdapter):
         """Check that the log has no batch that the checkpoint does not know."""
         assert self.log is not None
         latest = self.log.marked(f"{query}/{output}")
-        if latest is not None and latest[0] > batch:
+        if latest is not None and latest > batch:
             raise SinkError(
-                f"the log of {self.name} has batch {latest[0]} of its query, and the checkpoint ends with {batch}",
+                f"the log of {self.name} has batch {latest} of its query, and the checkpoint ends with {batch}",
                 instead="the log and the checkpoint of the same moment: copy a data directory as a whole",
             )
 
@@ -217,5 +217,5 @@ class LogSink(SinkAdapter):
         assert self.log is not None
         part, whole = f"{delivery.query}/{delivery.output}/{delivery.part}", f"{delivery.query}/{delivery.output}"
         latest = self.log.marked(part)
-        if latest is None or latest[0] < delivery.batch:
+        if latest is None or latest < delivery.batch:
             self.log.append(rows, {part: delivery.batch, whole: delivery.batch})

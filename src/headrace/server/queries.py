@@ -14,6 +14,9 @@ from typing import Any, Literal
 from headrace.api.running import start_all
 from headrace.errors import HeadraceError, ServerError
 from headrace.host.driving.query import Query
+from headrace.host.live_tables import table_reads
+from headrace.io.live_table import LiveTableRead
+from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Sink
 from headrace.plan.nodes import Node
 from headrace.server.catalog import StoredObject
@@ -21,7 +24,7 @@ from headrace.server.catalog import StoredObject
 __all__ = ["QUERY_SETTINGS", "QueryState", "ServedQuery"]
 
 #: What `ALTER QUERY … SET` changes, as options of a start.
-QUERY_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips")
+QUERY_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips", "retention")
 QueryState = Literal["running", "stopped", "failed", "ended"]
 _log = logging.getLogger("headrace.server")
 
@@ -43,6 +46,23 @@ class ServedQuery:
     def __post_init__(self) -> None:
         self.settings = json.loads(self.stored.settings)
         self._lock = threading.RLock()
+        #: Up to where it had read streams of the server when it was stopped.
+        self._reached: dict[str, int] = {}
+
+    def reached(self, stream: str) -> int:
+        """The offset up to which it has read a stream of the server; 0 if that is not known."""
+        with self._lock:
+            if self.running is None:
+                return self._reached.get(stream, 0)
+            sources = {
+                source.fingerprint for source in self.running.line.sources
+                if isinstance(source.origin, AdapterRead) and isinstance(source.origin.adapter, LiveTableRead)
+                and source.origin.adapter.table.name == stream
+            }  # fmt: skip
+            return min(
+                (offset for (source, _), offset in self.running.driver.delivered.items() if source in sources),
+                default=0,
+            )
 
     @property
     def name(self) -> str:
@@ -73,7 +93,7 @@ class ServedQuery:
             try:
                 self.running = start_all(
                     [(self.node, self.sink)], checkpoint=str(self.checkpoint), name=self.name,
-                    **self.options, **self.settings,
+                    **self.options, **{name: value for name, value in self.settings.items() if name != "retention"},
                 )  # fmt: skip
             except HeadraceError as error:
                 self.failure = error
@@ -94,7 +114,9 @@ class ServedQuery:
         """Stop it after its batch; the checkpoint stays."""
         with self._lock:
             if self.running is not None:
+                reads = {read.table.name for read in table_reads(self.node)}
                 self.running.stop()
+                self._reached = {stream: self.reached(stream) for stream in reads}
             self.running, self.failure = None, None
 
     def drop(self) -> None:

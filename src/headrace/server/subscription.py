@@ -103,10 +103,10 @@ class LogSubscription:
                 f"this is not a cursor of {self.name}", given=cursor, allowed=f"{own}.OFFSET",
                 instead=f"SUBSCRIBE {self.name}, which begins with a snapshot",
             )  # fmt: skip
-        if int(offset) < self._log.first:
+        if int(offset) < self._log.kept:
             raise SubscriptionError(
                 f"what {self.name} had from this cursor on is no longer kept", given=cursor,
-                allowed=f"{cursor_of(self._log, self._log.first)} or later",
+                allowed=f"{cursor_of(self._log, self._log.kept)} or later",
                 instead=f"SUBSCRIBE {self.name}, which begins with a snapshot",
             )  # fmt: skip
         return int(offset)
@@ -142,7 +142,7 @@ class LogSubscription:
         while not self._waiting:
             if self.closed or not self._log.wait(self.offset, timeout):
                 return None
-            if self.offset < self._log.first:
+            if self.offset < self._log.kept:
                 self._place(self.cursor)  # raises
             end = min(self._log.end, self.offset + most)
             found = self._take(self._read(self.offset, end))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -71,7 +73,7 @@ def test_a_torn_frame_is_cut_off_wherever_it_ends(tmp_path: Path):
         whole = sum(end <= size for end in ends)
         again = opened(folder)
         assert read(again) == list(range(whole))
-        assert again.marked("query") == ((whole - 1, 1) if whole else None)
+        assert again.marked("query") == (whole - 1 if whole else None)
         assert again.append(rows(99)) == (whole, whole + 1)
         assert read(again) == [*range(whole), 99]
         again.close()
@@ -94,22 +96,71 @@ def test_a_damaged_frame_is_an_error_that_names_the_file(tmp_path: Path):
         read(again)
 
 
-def test_segments_are_forgotten_as_a_whole(tmp_path: Path):
+def test_a_damaged_end_is_cut_off_unless_it_was_on_disk(tmp_path: Path):
+    """After a failure of the machine a frame may be damaged although a later one is whole."""
+    for later_synced in (False, True):
+        folder = tmp_path / f"{later_synced}"
+        log = opened(folder)
+        log.append(rows(1))
+        with patch.object(log, "_sync", lambda *_, **__: None) if not later_synced else nullcontext():
+            log.append(rows(2))
+            log.append(rows(3))
+        log.close()
+        file = folder / f"{0:020d}.log"
+        data = bytearray(file.read_bytes())
+        found = data.find(b"x2")
+        data[found] ^= 0xFF
+        file.write_bytes(data)
+        again = opened(folder)
+        if later_synced:
+            assert again.end == 3
+            with pytest.raises(StoreError, match="is damaged at offset 1"):
+                read(again)
+        else:
+            assert read(again) == [1]
+
+
+def test_a_base_replaces_segments(tmp_path: Path):
     log = opened(tmp_path, segment_bytes=1)
     for number in range(5):
-        log.append(rows(number))
-    assert log.forget(3) == 3
-    assert (log.first, log.end, read(log)) == (3, 5, [3, 4])
+        log.append(rows(number), {"x": number, f"key {number}": 1})
+    assert log.forget(2) == 2
+    assert (log.first, log.kept, log.end, read(log)) == (2, 2, 5, [2, 3, 4])
+    assert log.forget(4, rows(3)) == 4
+    assert (log.first, log.kept, log.end, read(log), read(log, 4, 5)) == (3, 4, 5, [3, 4], [4])
+    assert read(LogFolder(tmp_path, COLUMNS)) == [3, 4]
     log.close()
     again = opened(tmp_path)
-    assert (again.first, again.end, read(again)) == (3, 5, [3, 4])
+    assert (again.first, again.kept, again.end, read(again)) == (3, 4, 5, [3, 4])
+    assert (again.marked("x"), again.marked("key 0")) == (4, 1)
+    again.divide()
+    assert again.append(rows(9)) == (5, 6)
+    assert again.forget(5) == 5
+    assert sorted(path.suffix for path in tmp_path.iterdir() if path.name != "lock") == [".base", ".log"]
+
+
+def test_what_a_base_has_replaced_is_removed_after_a_crash(tmp_path: Path):
+    log = opened(tmp_path / "a", segment_bytes=1)
+    for number in range(4):
+        log.append(rows(number))
+    log.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    log = opened(tmp_path / "a", segment_bytes=1)
+    log.forget(3, rows(1))
+    log.close()
+    shutil.copy(tmp_path / "a" / f"{3:020d}.base", tmp_path / "b")  # the process died before it removed anything
+    (tmp_path / "b" / f"{9:020d}.draft").write_bytes(b"half")
+    for folder in ("a", "b"):
+        assert read(LogFolder(tmp_path / folder, COLUMNS)) == [1, 3]
+        assert read(opened(tmp_path / folder)) == [1, 3]
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {path.name for path in (tmp_path / "b").iterdir()}
 
 
 def test_no_rows_are_a_frame_too(tmp_path: Path):
     log = opened(tmp_path)
     log.append(rows(), {"x": 1})
     log.append(rows(1))
-    assert (read(log), log.marked("x")) == ([1], (1, 0))
+    assert (read(log), log.marked("x")) == ([1], 1)
 
 
 def test_threads_share_a_log(tmp_path: Path):
