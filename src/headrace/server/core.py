@@ -23,7 +23,7 @@ from headrace.server.interface import Who
 from headrace.server.log import EventLog
 from headrace.server.published import PublishedStream
 from headrace.server.queries import ServedQuery
-from headrace.server.retention import Retention
+from headrace.server.retention import LogRetention
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
 
@@ -99,7 +99,7 @@ class HeadraceServer:
             self.stop()
             raise
         self.running = True
-        self.retention = Retention(lambda: list(self.objects.values()))
+        self.retention = LogRetention(lambda: list(self.objects.values()))
         self.retention.start()
 
     def _recover(self) -> None:

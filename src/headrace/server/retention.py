@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.server.core import ServedObject
     from headrace.server.log import EventLog
 
-__all__ = ["Retention", "needed_rows"]
+__all__ = ["LogRetention", "needed_rows"]
 
 _EVERY = 60.0  # seconds between two looks
 #: A segment has at most this part of the time that is kept, so that little more is kept than was asked for.
@@ -47,7 +47,7 @@ def needed_rows(events: pa.Table, payload: Schema) -> pa.Table:
     return rows if promise is None else pa.concat_tables([rows, cti_row(promise, payload)])
 
 
-class Retention:
+class LogRetention:
     """A thread that looks after the logs of a server."""
 
     def __init__(self, objects: Callable[[], Sequence[ServedObject]], clock: Callable[[], float] = time.time) -> None:

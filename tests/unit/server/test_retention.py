@@ -17,7 +17,7 @@ from headrace.schema import Schema
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import RowsReply, Who
-from headrace.server.retention import Retention, needed_rows
+from headrace.server.retention import LogRetention, needed_rows
 from headrace.testing.strategies import SCHEMA, physical_streams, without_ids
 from headrace.time import NEG_INFINITY
 
@@ -67,7 +67,7 @@ def test_old_answers_of_a_query_are_removed(tmp_path: Path):
             list(client.execute(text))
         log = server.objects["sums"].log
         assert log is not None
-        later = Retention(lambda: list(server.objects.values()), clock=lambda: time.time() + 7200)
+        later = LogRetention(lambda: list(server.objects.values()), clock=lambda: time.time() + 7200)
         insert(1, 11, 21, 31)
         old = client.subscribe("sums")
         assert old.next(0) is not None
