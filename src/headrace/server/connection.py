@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from headrace.server.published import ARRIVED, DiskLog
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import LiveEntry
+from headrace.sql.bind.catalog import SETTINGS, LiveEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.outcomes import Answers, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.server.core import HeadraceServer, ServedObject
 
 __all__ = ["ServerConnection"]
+
+_log = logging.getLogger("headrace.server")
 
 _COUNT = re.compile(r"(\d[\d,]*) rows? ")
 _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
@@ -78,13 +82,24 @@ class ServerConnection:
 
     def _undo(self) -> None:
         with self.server.lock:
-            for kind, name in reversed(self.session.created):
-                drop = s.Drop(kind, s.Name(name, quoted=True))
+            for text in reversed(self.session.created):
                 try:
-                    self.session.statement(Context(to_sql(drop)), drop)
-                except HeadraceError:
-                    self.server.drop(kind, name)
+                    self._again(text)
+                except HeadraceError as error:  # another client uses it by now
+                    _log.warning("what a text created stays, though the text failed: %s", error)
             self.session.created = []
+
+    def _again(self, text: str) -> None:
+        """Execute a text of the catalog, with the settings that are written in it and no others."""
+        before = dict(self.session.catalog.settings)
+        self.session.catalog.settings.update({name: default for name, (default, *_) in SETTINGS.items()})
+        try:
+            for part in parse(text).statements:
+                if isinstance(part, s.CreateView) and not part.materialized:
+                    part = replace(part, replace=True)
+                self.session.statement(Context(text), part)
+        finally:
+            self.session.catalog.settings.update(before)
 
     def _carried_out(self, context: Context, part: s.Statement) -> Reply:
         if isinstance(part, s.Subscribe):
@@ -97,9 +112,7 @@ class ServerConnection:
 
     def recover(self, stored: StoredObject) -> None:
         """Execute the statement of an object again, at a start."""
-        context = Context(stored.text)
-        for part in parse(stored.text).statements:
-            self.session.statement(context, part)
+        self._again(stored.text)
         self.session.created = []
 
     def _reply(self, outcome: Outcome) -> Reply:

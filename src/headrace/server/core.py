@@ -17,7 +17,7 @@ from headrace.io.locks import hold
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
-from headrace.server.catalog import StoredCatalog, StoredObject
+from headrace.server.catalog import StoredCatalog, StoredObject, key_of
 from headrace.server.connection import ServerConnection
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
@@ -26,15 +26,9 @@ from headrace.server.queries import ServedQuery
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
 
-__all__ = ["HeadraceServer", "ServedObject", "key_of"]
+__all__ = ["HeadraceServer", "ServedObject"]
 
 _log = logging.getLogger("headrace.server")
-
-
-def key_of(kind: str, name: str) -> str:
-    """The key of an object: names are unique among streams, tables, views and queries, whatever their case."""
-    apart = f"{kind} " if kind in ("schema", "aggregate", "secret") else ""
-    return f"{apart}{name.lower()}"
 
 
 @dataclass
@@ -160,12 +154,13 @@ class HeadraceServer:
         return self.stored.add(kind, name, text, owner)
 
     def serve(self, served: ServedObject) -> None:
-        """Make an object known, after all of it was created."""
-        stored = served.stored
+        """Make an object known, after all of it was created; a view may be in the place of another."""
+        stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
+        before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there")
+            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
             served.stored = replace(stored, state="there")
-        self.objects[key_of(stored.kind, stored.name)] = served
+        self.objects[key] = served
 
     def open_log(self, stored: StoredObject, columns: Schema) -> EventLog:
         """The log of an object."""

@@ -27,6 +27,7 @@ from headrace.host.live_tables import followed
 from headrace.io.live_table import log_columns
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
+from headrace.server.catalog import key_of
 from headrace.server.interface import Who
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import QUERY_SETTINGS, ServedQuery
@@ -66,8 +67,8 @@ class ServerSession(SqlSession):
         self.server, self.who = server, who
         defaults = {name: default for name, (default, *_) in SETTINGS.items()}
         self.catalog = replace(server.catalog, settings=defaults)
-        #: What the running text has created, as (kind, name), to be dropped if it fails.
-        self.created: list[tuple[str, str]] = []
+        #: What takes back what the running text has created, if it fails: texts of statements.
+        self.created: list[str] = []
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
         with self.server.lock:
@@ -83,13 +84,15 @@ class ServerSession(SqlSession):
             for setting in _MEANING
             if (value := self.catalog.settings[setting]) != SETTINGS[setting][0]
         ]
+        before = self.server.objects.get(key_of(kind, name))
         stored = self.server.add(kind, name, "".join(settings) + to_sql(part), self.who.name)
         try:
             yield stored
         except BaseException:
             self.server.abandon(stored)
             raise
-        self.created.append((kind, name))
+        undone = to_sql(s.Drop(kind, s.Name(name, quoted=True))) if before is None else before.stored.text
+        self.created.append(undone)
 
     def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
         from headrace.server.core import ServedObject  # it imports this module
@@ -124,10 +127,10 @@ class ServerSession(SqlSession):
     # --- streams and tables ------------------------------------------------------------------------------------------
 
     def _create_stream(self, context: Context, part: s.CreateStream) -> Outcome:
+        name = part.name
+        self._free(context, name)
         if part.source is not None:
             return self._stored("stream")(context, part)
-        name = part.name
-        self.catalog.free(context, name, among=self._names())
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         if part.derived is not None:
             derived = self._derived(context, part.derived, renames=declared is not None)
@@ -154,10 +157,18 @@ class ServerSession(SqlSession):
             self._serve(stored, log=log)
         return Done(part, f"stream {name.text} ({stream.schema}): clients insert its rows")
 
-    def _names(self) -> dict[str, Any]:
-        """The names that are taken."""
-        answers = {name: entry for name, entry in self.catalog.answers.items() if name in self.catalog.queries}
-        return {**answers, **self.catalog.streams, **self.catalog.tables}
+    def _free(self, context: Context, name: s.Name) -> None:
+        """Refuse a name that is taken: streams, tables, views and queries have different ones."""
+        self._free_of_queries(context, name)
+        self.catalog.free(context, name, among={**self.catalog.streams, **self.catalog.tables})
+
+    def _free_of_queries(self, context: Context, name: s.Name) -> None:
+        taken = self.catalog.key(name.text, self.catalog.queries)
+        if taken is not None:
+            raise context.error(
+                name, f"{taken!r} exists already", given=name.text,
+                instead=f"another name, or first {to_sql(s.Drop('query', s.Name(taken)))}",
+            )  # fmt: skip
 
     def _publish(
         self, kind: str, name: str, part: s.Statement, stream: Stream, *, relation: bool = False
@@ -176,10 +187,10 @@ class ServerSession(SqlSession):
         return ServedQuery(stored, plain(stream).node, sink, checkpoint, self.server.options)
 
     def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
+        name = part.name.text
+        self._free(context, part.name)
         if part.source is not None:
             return self._stored("table")(context, part)
-        name = part.name.text
-        self.catalog.free(context, part.name, among=self._names())
         rows: pa.Table | None = None
         bare = part
         if part.query is not None:  # the rows of now: another start must not compute them again
@@ -202,10 +213,9 @@ class ServerSession(SqlSession):
 
     def _create_view(self, context: Context, part: s.CreateView) -> Outcome:
         if not part.materialized:
-            if part.replace:
-                self.server.drop("view", part.name.text)
+            self._free_of_queries(context, part.name)
             return self._stored("view")(context, part)
-        self.catalog.free(context, part.name, among=self._names())
+        self._free(context, part.name)
         if part.query.into is not None:
             raise context.error(part.query.into, "a view gives its answers to those who read it", instead="no INTO")
         relation = is_relation(part.query, self.catalog)
@@ -237,7 +247,7 @@ class ServerSession(SqlSession):
                 names.pop(outcome.name, None)  # type: ignore[attr-defined]
             return outcome
         name = part.name.text
-        self.catalog.free(context, part.name, among=self._names())
+        self._free(context, part.name)
         stream = self._emitted(part.query, Queries(context, self.catalog).query(part.query))
         relation = is_relation(part.query, self.catalog)
         published = self._publish("query", name, part, stream, relation=relation)
@@ -256,6 +266,7 @@ class ServerSession(SqlSession):
         sink = sources.sink(context, self.catalog, into)
         if name is None:
             name = s.Name(self._free_number())
+        self._free(context, name)
         if not isinstance(query, s.Query):
             query = s.Query(s.Select((s.Entry(s.Star()),), s.FromItem(query)))
         whole = s.Ask(replace(query, into=into), name)
@@ -266,7 +277,7 @@ class ServerSession(SqlSession):
 
     def _free_number(self) -> str:
         number = 1
-        while f"query_{number}" in self.catalog.queries:
+        while key_of("query", f"query_{number}") in self.server.objects:
             number += 1
         return f"query_{number}"
 
@@ -377,11 +388,11 @@ class ServerSession(SqlSession):
     def _drop_unnamed(self) -> None:
         """Drop what the catalog names no more."""
         catalog = self.catalog
-        named = {name.lower() for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
-        named |= {f"schema {name.lower()}" for name in catalog.schemas}
-        named |= {f"aggregate {name.lower()}" for name in catalog.aggregates}
+        named = {key_of("stream", name) for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
+        named |= {key_of("schema", name) for name in catalog.schemas}
+        named |= {key_of("aggregate", name) for name in catalog.aggregates}
         for key, served in reversed(list(self.server.objects.items())):
-            if key not in named and not key.startswith("secret "):
+            if key not in named:
                 self.server.drop(served.stored.kind, served.stored.name)
 
     def _show(self, context: Context, part: s.Show) -> Outcome:

@@ -263,3 +263,59 @@ def test_limits(tmp_path: Path):
             client.subscribe("t")
         first.close()
         client.subscribe("t").close()
+
+
+def test_a_view_that_cannot_be_replaced_stays(start: Callable[[], ServerConnection]):
+    client = start()
+    said(
+        client,
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT); INSERT INTO t VALUES (1, 2); CREATE VIEW v AS SELECT a FROM t",
+    )
+    said(client, "CREATE VIEW w AS SELECT a FROM v")
+    for text in (
+        "CREATE OR REPLACE VIEW t AS SELECT 1 AS a FROM v",
+        "CREATE OR REPLACE VIEW v AS SELECT nothing FROM t",
+        "CREATE OR REPLACE VIEW v AS SELECT b AS a FROM t; SELECT nothing FROM t",
+    ):
+        with pytest.raises(SqlError):
+            said(client, text)
+    for _ in range(2):
+        assert asked(client, "SELECT * FROM w") == [{"a": 1}]
+        assert asked(client, "SELECT * FROM t") == [{"a": 1, "b": 2}]
+        client = start()
+    said(client, "CREATE OR REPLACE VIEW v AS SELECT b AS a FROM t")
+    assert asked(start(), "SELECT * FROM w") == [{"a": 2}]
+
+
+@pytest.mark.parametrize("text", [
+    "QUERY q AS SELECT * FROM t INTO FILE ('{0}')", "QUERY T AS SELECT * FROM t INTO FILE ('{0}')",
+    "CREATE VIEW Q AS SELECT * FROM t", "CREATE OR REPLACE VIEW p AS SELECT * FROM t", "CREATE TABLE q (a INT)",
+    "CREATE STREAM p (a INT)",
+])  # fmt: skip
+def test_a_name_is_taken_once(start: Callable[[], ServerConnection], tmp_path: Path, text: str):
+    client, files = start(), tmp_path / "files"
+    said(client, "CREATE TABLE t (a INT PRIMARY KEY); QUERY p AS SELECT a FROM t")
+    said(client, f"QUERY q AS SELECT a FROM t INTO FILE ('{files / 'one'}')")
+    with pytest.raises(SqlError, match="exists already"):
+        said(client, text.format(files / "two"))
+    for _ in range(2):
+        assert states(client) == {"p": "running", "q": "running"}
+        assert asked(client, "SELECT * FROM t") == []
+        client = start()
+
+
+def test_names_that_look_like_keys(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, 'CREATE SCHEMA x (a INT); CREATE TABLE "schema x" (a INT); CREATE TABLE "secret t" (a INT)')
+    said(client, 'DROP TABLE "secret t"; DROP SCHEMA x')
+    assert [row["table"] for row in asked(start(), "SHOW TABLES")] == ["schema x"]
+
+
+def test_settings_of_one_object_are_not_those_of_the_next(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE STREAM s (a INT, ts DATETIME) ORDER BY ts")
+    said(client, "SET emit = 'final'; QUERY p AS SELECT a FROM s")
+    said(client, "SET emit = 'speculative'; QUERY q AS SELECT a FROM s")
+    plans = {name: str(client.server.objects[name].query.node) for name in "pq"}  # type: ignore[union-attr]
+    again = start()
+    assert {name: str(again.server.objects[name].query.node) for name in "pq"} == plans  # type: ignore[union-attr]
