@@ -273,6 +273,7 @@ class ServerSession(SqlSession):
         with self._storing("query", name.text, whole) as stored:
             self._serve(stored, query=self._query_of(stored, stream, sink))
         self.catalog.queries[name.text] = to_sql(whole.query)
+        self.catalog.delivered[name.text] = names_read(whole.query)
         return Done(part, f"query {name.text} runs")
 
     def _free_number(self) -> str:
@@ -381,7 +382,7 @@ class ServerSession(SqlSession):
         readers = self.catalog.dependents(part.name.text)
         if readers and not part.cascade:
             raise context.error(
-                part.name, f"{', '.join(readers)} still reads {part.name.text}", given=to_sql(part),
+                part.name, f"{', '.join(map(str, readers))} still reads {part.name.text}", given=to_sql(part),
                 instead=f"{to_sql(replace(part, cascade=True))}",
             )  # fmt: skip
 

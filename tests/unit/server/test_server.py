@@ -319,3 +319,24 @@ def test_settings_of_one_object_are_not_those_of_the_next(start: Callable[[], Se
     plans = {name: str(client.server.objects[name].query.node) for name in "pq"}  # type: ignore[union-attr]
     again = start()
     assert {name: str(again.server.objects[name].query.node) for name in "pq"} == plans  # type: ignore[union-attr]
+
+
+def test_what_a_query_into_a_sink_reads_cannot_be_dropped(start: Callable[[], ServerConnection], tmp_path: Path):
+    client = start()
+    said(client, f"CREATE TABLE t (a INT PRIMARY KEY); QUERY q AS SELECT a FROM t INTO FILE ('{tmp_path / 'files'}')")
+    for _ in range(2):
+        with pytest.raises(SqlError, match="QUERY q still reads t"):
+            said(client, "DROP TABLE t")
+        client = start()
+    said(client, "DROP TABLE t CASCADE")
+    assert states(start()) == {}
+
+
+def test_quoted_names_are_dropped_with_what_reads_them(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, 'CREATE TABLE "a t" (a INT PRIMARY KEY); CREATE VIEW "a v" AS SELECT a FROM "a t"')
+    said(client, 'CREATE MATERIALIZED VIEW "a m" AS SELECT a FROM "a v"; QUERY "a q" AS SELECT a FROM "a m"')
+    with pytest.raises(SqlError, match='DROP VIEW "a v" before it'):
+        said(client, 'DROP TABLE "a t"')
+    said(client, 'DROP TABLE "A t" CASCADE')
+    assert client.server.objects == {}
