@@ -192,13 +192,18 @@ class ServerConnection:
         fed = self._fed(stream)
         if served is None or served.log is None or (fed is None and served.stored.kind != "table"):
             raise unknown_stream(stream, {
-                one.stored.name: one for one in self.server.objects.values()
+                one.stored.name: one for one in list(self.server.objects.values())
                 if one.stored.kind == "table" or self._fed(one.stored.name) is not None
             })  # fmt: skip
-        if key is not None and (known := served.log.marked(f"key {key}")) is not None:
-            return known[0]
-        if fed is not None:
-            return self._append(fed, rows, key)
+        if key is None:
+            return self._inserted(served, rows, None)
+        with self.server.key_lock(stream, key):  # a call that is repeated waits for the one before
+            known = served.log.marked(f"key {key}")
+            return known[0] if known is not None else self._inserted(served, rows, key)
+
+    def _inserted(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
+        if served.stored.kind != "table":
+            return self._append(served, rows, key)
         entry = self.server.catalog.tables[served.stored.name]
         assert isinstance(entry, LiveEntry)
         log = entry.table.live.row_log
@@ -225,7 +230,7 @@ class ServerConnection:
         served = self.server.objects.get(name.lower())
         if served is None or served.log is None or self._fed(name) is not None:
             known = {
-                one.stored.name: one for one in self.server.objects.values()
+                one.stored.name: one for one in list(self.server.objects.values())
                 if one.log is not None and self._fed(one.stored.name) is None
             }  # fmt: skip
             raise unknown_stream(name, known)

@@ -29,6 +29,7 @@ from headrace.sql.shipped import LIBRARY
 __all__ = ["HeadraceServer", "ServedObject"]
 
 _log = logging.getLogger("headrace.server")
+_KEY_LOCKS = 251
 
 
 @dataclass
@@ -68,6 +69,7 @@ class HeadraceServer:
         self.lock = threading.RLock()
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
+        self._key_locks = [threading.Lock() for _ in range(_KEY_LOCKS)]
         self.recovery = _Recovery()
         self.running = False
 
@@ -189,6 +191,10 @@ class HeadraceServer:
         self.remove_folders(served.stored)
         self.stored.remove(served.stored.id)
 
+    def key_lock(self, name: str, key: str) -> threading.Lock:
+        """Held by an insert with a key: of two with the same one, the second waits."""
+        return self._key_locks[hash((name.lower(), key)) % _KEY_LOCKS]
+
     def remove_folders(self, stored: StoredObject) -> None:
         """Remove the log and the checkpoint of an object."""
         for folder in ("logs", "checkpoints"):
@@ -222,7 +228,7 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in self.objects.values() if (one := served.query) is not None}
+        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
         return {
             "ok": self.running and all(query.state != "failed" for query in queries.values()),
             "queries": {name: query.state for name, query in queries.items()},

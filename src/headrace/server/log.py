@@ -265,6 +265,8 @@ class EventLog(LogFolder):
     def marked(self, name: str) -> tuple[int, int] | None:
         """The number of the latest frame of this name, and how many rows it has."""
         with self._write_lock:
+            if self._failed is not None:  # nobody knows whether the frame is on disk
+                raise self._broken(self._failed) from self._failed
             return self._marks.get(name)
 
     @property
@@ -297,11 +299,11 @@ class EventLog(LogFolder):
     def _write(self, batch: pa.RecordBatch, mark: bytes) -> Appended:
         data = batch.serialize()
         start, end = self._written, self._written + batch.num_rows
-        file = self._file(start)
         checksum = zlib.crc32(data)
-        place = file.tell() + _HEADER.size + len(mark)
         head = _HEADER.pack(_MAGIC, data.size, checksum, start, batch.num_rows, len(mark))
         try:
+            file = self._file(start)
+            place = file.tell() + _HEADER.size + len(mark)
             file.write(head + mark)
             file.write(data)
             file.flush()
@@ -322,7 +324,7 @@ class EventLog(LogFolder):
                 self._open_file = last.open("ab")
                 return self._open_file
         if self._open_file is not None:
-            self._flush(self._open_file)
+            self._flush(self._open_file.fileno())
             self._open_file.close()
         columns = _columns(self.schema)
         self._open_file = (self.folder / f"{start:020d}.log").open("wb")
@@ -338,11 +340,15 @@ class EventLog(LogFolder):
                 return
             with self._write_lock:
                 self._check()
-                file, frames, upto = self._open_file, self._unsynced, self._written
+                assert self._open_file is not None
+                file = os.dup(self._open_file.fileno())  # a writer may begin another segment meanwhile
+                frames, upto = self._unsynced, self._written
                 self._unsynced = []
-            assert file is not None
-            if sync:
-                self._flush(file)
+            try:
+                if sync:
+                    self._flush(file)
+            finally:
+                os.close(file)
             for frame, batch in frames:
                 self._keep(frame, batch)
                 self._frames.append(frame)
@@ -351,10 +357,10 @@ class EventLog(LogFolder):
                 self._end = upto
                 self._grown.notify_all()
 
-    def _flush(self, file: BinaryIO) -> None:
+    def _flush(self, file: int) -> None:
         if self._durable:
             try:
-                os.fdatasync(file.fileno())
+                os.fdatasync(file)
             except OSError as error:
                 self._failed = error
                 raise self._broken(error) from error

@@ -141,6 +141,8 @@ class LogSubscription:
         most = rows or _ROWS
         while not self._waiting:
             if self.closed or not self._log.wait(self.offset, timeout):
+                if self._log.closed and not self.closed:
+                    raise SubscriptionError(f"{self.name} was dropped, or its server stops", given=self.cursor)
                 return None
             if self.offset < self._log.first:
                 self._place(self.cursor)  # raises

@@ -156,3 +156,26 @@ def test_one_writer_and_the_same_columns(tmp_path: Path):
     log.close()
     with pytest.raises(ServerError, match="has other columns"):
         EventLog(tmp_path, Schema.of("a LONG"), durable=False)
+
+
+def test_segments_begin_while_another_thread_syncs(tmp_path: Path):
+    log = opened(tmp_path / "log", durable=True, segment_bytes=500)
+    failed: list[BaseException] = []
+
+    def write(thread: int) -> None:
+        try:
+            for number in range(60):
+                log.append(rows(thread * 1000 + number))
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = sorted(thread * 1000 + number for thread in range(6) for number in range(60))
+    assert not failed
+    assert sorted(read(log)) == expected
+    log.close()
+    assert sorted(read(opened(tmp_path / "log"))) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, TableError, UnknownColumn
+from headrace.errors import (
+    AccessError,
+    HeadraceError,
+    ServerError,
+    SqlError,
+    SubscriptionError,
+    TableError,
+    UnknownColumn,
+)
 from headrace.server.access import Limits
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
@@ -340,3 +349,38 @@ def test_quoted_names_are_dropped_with_what_reads_them(start: Callable[[], Serve
         said(client, 'DROP TABLE "a t"')
     said(client, 'DROP TABLE "A t" CASCADE')
     assert client.server.objects == {}
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_a_key_that_two_clients_send_at_once_inserts_once(start: Callable[[], ServerConnection], kind: str):
+    server = start().server
+    said(server.connect(ADMIN), f"CREATE {kind} t (a INT)")
+    together = threading.Barrier(8)
+    counts: list[int] = []
+
+    def insert() -> None:
+        client = server.connect(ADMIN)
+        for key in range(20):
+            together.wait()
+            counts.append(client.insert("t", [{"a": key}, {"a": key}], f"k{key}"))
+
+    threads = [threading.Thread(target=insert) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [2] * 160
+    log = server.objects["t"].log
+    assert log is not None
+    rows = log.rows(0, log.end)[1].to_pylist()
+    assert len([row for row in rows if row.get("kind") != "cti"]) == 40
+
+
+def test_a_subscription_ends_when_its_stream_is_dropped(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    subscription = client.subscribe("t")
+    assert subscription.next(5) is not None
+    said(client, "DROP TABLE t")
+    with pytest.raises(SubscriptionError, match="dropped"):
+        subscription.next(5)
