@@ -185,7 +185,10 @@ class ServerConnection:
         """Insert rows into a table or into a stream that clients feed; return how many, when they are on disk."""
         with self._noted(f"INSERT INTO {stream}"):
             check_role(self.who, "writer", f"INSERT INTO {stream}")
-            return self._insert(stream, rows, key)
+            try:
+                return self._insert(stream, rows, key)
+            except OverflowError as error:
+                raise TableError(f"{stream}: a number does not fit in 64 bits") from error
 
     def _insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         served = self.server.objects.get(stream.lower())

@@ -38,9 +38,10 @@ from headrace.sql.bind.catalog import SETTINGS, LiveEntry, StreamEntry, ViewEntr
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
-from headrace.sql.bind.stored import is_relation
+from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Done, Outcome, ShownTable
+from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.session import SqlSession
 from headrace.sql.view_statements import names_read
@@ -366,6 +367,7 @@ class ServerSession(SqlSession):
         return Done(part, f"secret {name}")
 
     def _drop(self, context: Context, part: s.Drop) -> Done:
+        self._check_users(context, part)
         if part.kind == "secret":
             with context.at(part.name):
                 self.server.access.secrets.drop(part.name.text)
@@ -377,6 +379,20 @@ class ServerSession(SqlSession):
             self.catalog.answers.pop(self.catalog.key(part.name.text, self.catalog.answers) or "", None)
         self._drop_unnamed()
         return outcome
+
+    def _check_users(self, context: Context, part: s.Drop) -> None:
+        """Refuse to drop what a statement of the catalog names, and needs at the next start."""
+        users = [
+            served.stored
+            for served in list(self.server.objects.values())
+            if any(_uses(one, part) for whole in parse(served.stored.text).statements for one in parts_of(whole))
+        ]
+        if users:
+            names = [to_sql(s.Drop(user.kind, s.Name(user.name))) for user in users]
+            raise context.error(
+                part.name, f"{', '.join(name.removeprefix('DROP ') for name in names)} still needs {part.name.text}",
+                given=to_sql(part), instead=f"{'; '.join(names)} before it",
+            )  # fmt: skip
 
     def _check_query_readers(self, context: Context, part: s.Drop) -> None:
         readers = self.catalog.dependents(part.name.text)
@@ -453,6 +469,23 @@ class _PublishedView(Stream):
 
     def stop(self) -> None:
         """The server stops its query."""
+
+
+def _uses(part: s.Part, drop: s.Drop) -> bool:
+    """Whether a part of a statement has columns like what is dropped, calls it, or is the secret's value."""
+    name = drop.name.text.lower()
+    if isinstance(part, s.CreateStream) and part.like is not None:
+        return (
+            drop.kind in ("schema", "stream", "table", "view", "materialized view") and part.like.text.lower() == name
+        )
+    if not isinstance(part, s.Call):
+        return False
+    called = ".".join(one.text.lower() for one in part.name)
+    if drop.kind == "secret":
+        return called == "secret" and any(
+            isinstance(one, s.Text) and one.value == drop.name.text for one in part.arguments
+        )
+    return drop.kind == "aggregate" and called == name
 
 
 def _query_row(served: ServedObject) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ class LogSubscription:
     def _place(self, cursor: str) -> int:
         number, _, offset = cursor.partition(".")
         own = self._log.folder.name.partition("-")[0]
-        if number != own or not offset.isdigit() or int(offset) > self._log.end:
+        if number != own or not (offset.isascii() and offset.isdigit()) or int(offset) > self._log.end:
             raise SubscriptionError(
                 f"this is not a cursor of {self.name}", given=cursor, allowed=f"{own}.OFFSET",
                 instead=f"SUBSCRIBE {self.name}, which begins with a snapshot",

@@ -384,3 +384,38 @@ def test_a_subscription_ends_when_its_stream_is_dropped(start: Callable[[], Serv
     said(client, "DROP TABLE t")
     with pytest.raises(SubscriptionError, match="dropped"):
         subscription.next(5)
+
+
+AGGREGATE = """CREATE AGGREGATE twice(x DOUBLE): DOUBLE { TABLE state(s DOUBLE);
+    INITIALIZE: { INSERT INTO state VALUES (x); }
+    ITERATE: { UPDATE state SET s = s + x; } TERMINATE: { INSERT INTO RETURN SELECT s * 2 FROM state; } }"""
+
+
+@pytest.mark.parametrize(("texts", "drop", "user"), [
+    (["CREATE SCHEMA x (a INT)", "CREATE STREAM u x"], "DROP SCHEMA X", "STREAM u"),
+    (["CREATE TABLE x (a INT)", "CREATE STREAM u x"], "DROP TABLE x", "STREAM u"),
+    ([AGGREGATE, "CREATE TABLE t (b DOUBLE)", "CREATE MATERIALIZED VIEW u AS SELECT twice(b) AS y FROM t"],
+     "DROP AGGREGATE twice", "MATERIALIZED VIEW u"),
+])  # fmt: skip
+def test_what_a_stored_statement_needs_cannot_be_dropped(
+    start: Callable[[], ServerConnection], texts: list[str], drop: str, user: str
+):
+    client = start()
+    said(client, "; ".join(texts))
+    with pytest.raises(SqlError, match=f"{user} still needs"):
+        said(client, drop)
+    client = start()
+    said(client, f"DROP {user}; {drop}")
+    start()
+
+
+def test_values_and_cursors_that_are_no_numbers(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG)")
+    with pytest.raises(TableError, match="64 bits"):
+        client.insert("t", [{"a": 1 << 70}])
+    said(client, "CREATE STREAM s (a LONG)")
+    with pytest.raises(TableError, match="64 bits"):
+        client.insert("s", [{"a": 1 << 70}])
+    with pytest.raises(SubscriptionError, match="not a cursor"):
+        client.subscribe("t", cursor="000001.\u00b2")
