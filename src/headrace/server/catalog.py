@@ -17,7 +17,7 @@ from typing import Literal
 
 from headrace.errors import ServerError
 
-__all__ = ["ObjectState", "StoredCatalog", "StoredObject"]
+__all__ = ["ObjectState", "StoredCatalog", "StoredObject", "key_of"]
 
 FORMAT = 1
 #: `there`: an object without a query, or one whose query runs; `stopped`: its query was stopped by a statement.
@@ -29,6 +29,12 @@ CREATE TABLE IF NOT EXISTS objects (
     owner TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL, settings TEXT NOT NULL DEFAULT '{}'
 );
 """
+
+
+def key_of(kind: str, name: str) -> str:
+    """The key of an object: names are unique among streams, tables, views and queries, whatever their case."""
+    apart = f"{kind.upper()} " if kind in ("schema", "aggregate") else ""  # no name in lower case begins so
+    return f"{apart}{name.lower()}"
 
 
 @dataclass(frozen=True)
@@ -101,9 +107,10 @@ class StoredCatalog:
             assert row.lastrowid is not None
             return StoredObject(row.lastrowid, kind, name, text, owner, now, "creating")
 
-    def mark(self, number: int, state: ObjectState) -> None:
-        """Set the state of an object."""
+    def mark(self, number: int, state: ObjectState, *, instead_of: int | None = None) -> None:
+        """Set the state of an object, and remove the one whose place it takes."""
         with self._changing() as database:
+            database.execute("DELETE FROM objects WHERE id = ?", (instead_of,))
             database.execute("UPDATE objects SET state = ? WHERE id = ?", (state, number))
 
     def set(self, number: int, settings: str) -> None:

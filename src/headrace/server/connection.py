@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from headrace.server.published import ARRIVED, DiskLog
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import LiveEntry
+from headrace.sql.bind.catalog import SETTINGS, LiveEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.outcomes import Answers, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.server.core import HeadraceServer, ServedObject
 
 __all__ = ["ServerConnection"]
+
+_log = logging.getLogger("headrace.server")
 
 _COUNT = re.compile(r"(\d[\d,]*) rows? ")
 _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
@@ -78,13 +82,24 @@ class ServerConnection:
 
     def _undo(self) -> None:
         with self.server.lock:
-            for kind, name in reversed(self.session.created):
-                drop = s.Drop(kind, s.Name(name, quoted=True))
+            for text in reversed(self.session.created):
                 try:
-                    self.session.statement(Context(to_sql(drop)), drop)
-                except HeadraceError:
-                    self.server.drop(kind, name)
+                    self._again(text)
+                except HeadraceError as error:  # another client uses it by now
+                    _log.warning("what a text created stays, though the text failed: %s", error)
             self.session.created = []
+
+    def _again(self, text: str) -> None:
+        """Execute a text of the catalog, with the settings that are written in it and no others."""
+        before = dict(self.session.catalog.settings)
+        self.session.catalog.settings.update({name: default for name, (default, *_) in SETTINGS.items()})
+        try:
+            for part in parse(text).statements:
+                if isinstance(part, s.CreateView) and not part.materialized:
+                    part = replace(part, replace=True)
+                self.session.statement(Context(text), part)
+        finally:
+            self.session.catalog.settings.update(before)
 
     def _carried_out(self, context: Context, part: s.Statement) -> Reply:
         if isinstance(part, s.Subscribe):
@@ -97,9 +112,7 @@ class ServerConnection:
 
     def recover(self, stored: StoredObject) -> None:
         """Execute the statement of an object again, at a start."""
-        context = Context(stored.text)
-        for part in parse(stored.text).statements:
-            self.session.statement(context, part)
+        self._again(stored.text)
         self.session.created = []
 
     def _reply(self, outcome: Outcome) -> Reply:
@@ -172,7 +185,10 @@ class ServerConnection:
         """Insert rows into a table or into a stream that clients feed; return how many, when they are on disk."""
         with self._noted(f"INSERT INTO {stream}"):
             check_role(self.who, "writer", f"INSERT INTO {stream}")
-            return self._insert(stream, rows, key)
+            try:
+                return self._insert(stream, rows, key)
+            except OverflowError as error:
+                raise TableError(f"{stream}: a number does not fit in 64 bits") from error
 
     def _insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         served = self.server.objects.get(stream.lower())
@@ -182,30 +198,30 @@ class ServerConnection:
                 one.stored.name: one for one in list(self.server.objects.values())
                 if one.stored.kind == "table" or self._fed(one.stored.name) is not None
             })  # fmt: skip
-        if fed is not None:
-            return self._append(fed, rows, key)
+        if key is None:
+            return self._inserted(served, rows, None)
+        with self.server.key_lock(stream, key):  # a call that is repeated waits for the one before
+            known = served.log.marked(f"key {key}")
+            return known if known is not None else self._inserted(served, rows, key)
+
+    def _inserted(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
+        if served.stored.kind != "table":
+            return self._append(served, rows, key)
         entry = self.server.catalog.tables[served.stored.name]
         assert isinstance(entry, LiveEntry)
         log = entry.table.live.row_log
         assert isinstance(log, DiskLog)
         with log.marking(key):
-            known = None if key is None else served.log.marked(f"key {key}")
-            return entry.table.insert(rows) if known is None else known
+            return entry.table.insert(rows)
 
     def _append(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
         assert served.log is not None
         table = _checked(rows, _columns_of(served), served.stored.name)
         now = pa.repeat(pa.scalar(time.time_ns() // 1000, pa.int64()), table.num_rows)
         table = table.append_column(ARRIVED, now)
-        if key is None:
-            if table.num_rows:
-                served.log.append(table)
-            return int(table.num_rows)
-        name = f"key {key}"
-        served.log.append(table, {name: table.num_rows}, once=name)
-        known = served.log.marked(name)
-        assert known is not None
-        return known
+        if table.num_rows or key is not None:
+            served.log.append(table, {} if key is None else {f"key {key}": table.num_rows})
+        return int(table.num_rows)
 
     # --- answers out -------------------------------------------------------------------------------------------------
 

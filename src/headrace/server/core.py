@@ -17,7 +17,7 @@ from headrace.io.locks import hold
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
-from headrace.server.catalog import StoredCatalog, StoredObject
+from headrace.server.catalog import StoredCatalog, StoredObject, key_of
 from headrace.server.connection import ServerConnection
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
@@ -27,15 +27,10 @@ from headrace.server.retention import LogRetention
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
 
-__all__ = ["HeadraceServer", "ServedObject", "key_of"]
+__all__ = ["HeadraceServer", "ServedObject"]
 
 _log = logging.getLogger("headrace.server")
-
-
-def key_of(kind: str, name: str) -> str:
-    """The key of an object: names are unique among streams, tables, views and queries, whatever their case."""
-    apart = f"{kind} " if kind in ("schema", "aggregate", "secret") else ""
-    return f"{apart}{name.lower()}"
+_KEY_LOCKS = 251
 
 
 @dataclass
@@ -75,6 +70,9 @@ class HeadraceServer:
         self.lock = threading.RLock()
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
+        self._key_locks = [threading.Lock() for _ in range(_KEY_LOCKS)]
+        #: What could not be created again at the start, and why; the next start tries it again.
+        self.unrecovered: dict[str, tuple[StoredObject, HeadraceError]] = {}
         self.recovery = _Recovery()
         self.running = False
 
@@ -122,11 +120,10 @@ class HeadraceServer:
                 finally:
                     self.recovery.stored = None
             if len(failed) == len(left):
-                first, why = failed[0]
-                raise ServerError(
-                    f"{first.kind} {first.name} of the catalog cannot be created again: {why}", given=first.text,
-                    instead="what it needs (files, adapters, modules), or another --data",
-                ) from why  # fmt: skip
+                for lost, why in failed:
+                    _log.error("%s %s cannot be created again: %s", lost.kind, lost.name, why)
+                    self.unrecovered[key_of(lost.kind, lost.name)] = lost, why
+                break
             left = [stored for stored, _ in failed]
         for served in list(self.objects.values()):
             if served.query is not None and served.stored.state != "stopped":
@@ -165,12 +162,13 @@ class HeadraceServer:
         return self.stored.add(kind, name, text, owner)
 
     def serve(self, served: ServedObject) -> None:
-        """Make an object known, after all of it was created."""
-        stored = served.stored
+        """Make an object known, after all of it was created; a view may be in the place of another."""
+        stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
+        before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there")
+            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
             served.stored = replace(stored, state="there")
-        self.objects[key_of(stored.kind, stored.name)] = served
+        self.objects[key] = served
 
     def open_log(self, stored: StoredObject, columns: Schema) -> EventLog:
         """The log of an object."""
@@ -189,6 +187,8 @@ class HeadraceServer:
     def drop(self, kind: str, name: str) -> None:
         """Remove an object with its query, its log and its checkpoint."""
         served = self.objects.pop(key_of(kind, name), None)
+        if served is None and (found := self.unrecovered.pop(key_of(kind, name), None)) is not None:
+            served = ServedObject(found[0])
         if served is None:
             return
         self.stored.mark(served.stored.id, "dropped")
@@ -198,6 +198,10 @@ class HeadraceServer:
             served.log.close()
         self.remove_folders(served.stored)
         self.stored.remove(served.stored.id)
+
+    def key_lock(self, name: str, key: str) -> threading.Lock:
+        """Held by an insert with a key: of two with the same one, the second waits."""
+        return self._key_locks[hash((name.lower(), key)) % _KEY_LOCKS]
 
     def remove_folders(self, stored: StoredObject) -> None:
         """Remove the log and the checkpoint of an object."""
@@ -232,10 +236,11 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in self.objects.values() if (one := served.query) is not None}
+        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
         return {
-            "ok": self.running and all(query.state != "failed" for query in queries.values()),
-            "queries": {name: query.state for name, query in queries.items()},
+            "ok": self.running and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
+            "queries": {name: query.state for name, query in queries.items()}
+            | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
         }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:

@@ -226,7 +226,13 @@ class EventLog(LogFolder):
                 columns = opened.read(_BEGIN.unpack(head)[1]) if begun else b""
                 if begun and columns == _columns(schema):
                     opened.seek(0)
-                    whole = self._recover_frames(file, opened, last=number == len(files) - 1)
+                    last = number == len(files) - 1
+                    whole = self._recover_frames(file, opened, last=last)
+                    if not last and whole < file.stat().st_size:
+                        raise StoreError(
+                            f"{file} is damaged at byte {whole}", given=str(file),
+                            instead="a copy of the data directory from before",
+                        )  # fmt: skip
                     opened.truncate(whole)
                 elif number == len(files) - 1 and len(columns) < len(_columns(schema)):
                     opened.truncate(0)  # the process died while it began the segment
@@ -289,6 +295,8 @@ class EventLog(LogFolder):
     def marked(self, name: str) -> int | None:
         """The number of the latest mark of this name."""
         with self._write_lock:
+            if self._failed is not None:  # nobody knows whether the frame is on disk
+                raise self._broken(self._failed) from self._failed
             return self._marks.get(name)
 
     @property
@@ -304,34 +312,28 @@ class EventLog(LogFolder):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(
-        self, rows: pa.Table, marks: Mapping[str, int] | None = None, *, sync: bool = True, once: str = ""
-    ) -> Appended:
+    def append(self, rows: pa.Table, marks: Mapping[str, int] | None = None, *, sync: bool = True) -> Appended:
         """Append rows, and return their offsets when they are on disk.
 
-        `sync=False`: they may be lost if the machine fails, until the next append with a sync. `once`: nothing is
-        appended if there is a mark of this name.
+        `sync=False`: they may be lost if the machine fails, until the next append with a sync.
         """
         batch = _one_batch(rows.cast(self.schema.arrow))
         with self._write_lock:
             self._check()
-            if once in self._marks:
-                appended = Appended(self._written, self._written)
-            else:
-                appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
-                for name, number in (marks or {}).items():
-                    self._remember(Mark(name, number))
+            appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
+            for name, number in (marks or {}).items():
+                self._remember(Mark(name, number))
         self._sync(appended.end, sync=sync)
         return appended
 
     def _write(self, batch: pa.RecordBatch, mark: bytes) -> Appended:
         data = batch.serialize()
         start, end = self._written, self._written + batch.num_rows
-        file = self._file(start)
         checksum = zlib.crc32(data)
-        place = file.tell() + _HEADER.size + len(mark)
         head = _HEADER.pack(_MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
         try:
+            file = self._file(start)
+            place = file.tell() + _HEADER.size + len(mark)
             file.write(head + mark)
             file.write(data)
             file.flush()
@@ -353,7 +355,7 @@ class EventLog(LogFolder):
                 self._open_file = last.open("ab")
                 return self._open_file
         if self._open_file is not None:
-            self._flush(self._open_file)
+            self._flush(self._open_file.fileno())
             self._open_file.close()
         columns = _columns(self.schema)
         self._open_file = (self.folder / f"{start:020d}.log").open("wb")
@@ -380,11 +382,15 @@ class EventLog(LogFolder):
                 return
             with self._write_lock:
                 self._check()
-                file, frames, upto = self._open_file, self._unsynced, self._written
+                assert self._open_file is not None
+                file = os.dup(self._open_file.fileno())  # a writer may begin another segment meanwhile
+                frames, upto = self._unsynced, self._written
                 self._unsynced = []
-            assert file is not None
-            if sync:
-                self._flush(file)
+            try:
+                if sync:
+                    self._flush(file)
+            finally:
+                os.close(file)
             for frame, batch in frames:
                 self._keep(frame, batch)
                 self._frames.append(frame)
@@ -393,10 +399,10 @@ class EventLog(LogFolder):
                 self._end = upto
                 self._grown.notify_all()
 
-    def _flush(self, file: BinaryIO) -> None:
+    def _flush(self, file: int) -> None:
         if self._durable:
             try:
-                os.fdatasync(file.fileno())
+                os.fdatasync(file)
             except OSError as error:
                 self._failed = error
                 raise self._broken(error) from error
@@ -450,7 +456,7 @@ class EventLog(LogFolder):
             file.write(begin + head + marks)
             file.write(data)
             file.flush()
-            self._flush(file)
+            self._flush(file.fileno())
         draft.rename(base)
         if self._durable:
             _sync_folder(self.folder)

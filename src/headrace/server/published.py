@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -64,17 +64,15 @@ class DiskLog:
         self.schema = log.schema
         self.promised = BEGINNING
         self._marks = threading.local()
-        self._keyed = threading.Lock()
 
     @contextmanager
     def marking(self, key: str | None) -> Iterator[None]:
-        """The rows that this thread appends have the key of a client's insert; with a key, one thread at a time."""
-        with nullcontext() if key is None else self._keyed:
-            self._marks.key = key
-            try:
-                yield
-            finally:
-                self._marks.key = None
+        """The rows that this thread appends have the key of a client's insert."""
+        self._marks.key = key
+        try:
+            yield
+        finally:
+            self._marks.key = None
 
     def __len__(self) -> int:
         return self.log.end

@@ -27,6 +27,7 @@ from headrace.host.live_tables import followed
 from headrace.io.live_table import log_columns
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
+from headrace.server.catalog import key_of
 from headrace.server.interface import Who
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import QUERY_SETTINGS, ServedQuery
@@ -37,9 +38,10 @@ from headrace.sql.bind.catalog import SETTINGS, LiveEntry, StreamEntry, ViewEntr
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
-from headrace.sql.bind.stored import is_relation
+from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Done, Outcome, ShownTable
+from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
 from headrace.sql.session import SqlSession
 from headrace.sql.view_statements import names_read
@@ -66,8 +68,8 @@ class ServerSession(SqlSession):
         self.server, self.who = server, who
         defaults = {name: default for name, (default, *_) in SETTINGS.items()}
         self.catalog = replace(server.catalog, settings=defaults)
-        #: What the running text has created, as (kind, name), to be dropped if it fails.
-        self.created: list[tuple[str, str]] = []
+        #: What takes back what the running text has created, if it fails: texts of statements.
+        self.created: list[str] = []
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
         with self.server.lock:
@@ -83,13 +85,21 @@ class ServerSession(SqlSession):
             for setting in _MEANING
             if (value := self.catalog.settings[setting]) != SETTINGS[setting][0]
         ]
+        if key_of(kind, name) in self.server.unrecovered and self.server.recovery.stored is None:
+            old, why = self.server.unrecovered[key_of(kind, name)]
+            raise ServerError(
+                f"{old.kind} {old.name} exists, and could not be created again at the start: {why.message}",
+                given=name, instead=f"what it needs and a new start, or DROP {old.kind.upper()} {old.name}",
+            )  # fmt: skip
+        before = self.server.objects.get(key_of(kind, name))
         stored = self.server.add(kind, name, "".join(settings) + to_sql(part), self.who.name)
         try:
             yield stored
         except BaseException:
             self.server.abandon(stored)
             raise
-        self.created.append((kind, name))
+        undone = to_sql(s.Drop(kind, s.Name(name, quoted=True))) if before is None else before.stored.text
+        self.created.append(undone)
 
     def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
         from headrace.server.core import ServedObject  # it imports this module
@@ -124,10 +134,10 @@ class ServerSession(SqlSession):
     # --- streams and tables ------------------------------------------------------------------------------------------
 
     def _create_stream(self, context: Context, part: s.CreateStream) -> Outcome:
+        name = part.name
+        self._free(context, name)
         if part.source is not None:
             return self._stored("stream")(context, part)
-        name = part.name
-        self.catalog.free(context, name, among=self._names())
         declared = self._columns(context, part.columns, part.like) if part.columns or part.like else None
         if part.derived is not None:
             derived = self._derived(context, part.derived, renames=declared is not None)
@@ -154,10 +164,18 @@ class ServerSession(SqlSession):
             self._serve(stored, log=log)
         return Done(part, f"stream {name.text} ({stream.schema}): clients insert its rows")
 
-    def _names(self) -> dict[str, Any]:
-        """The names that are taken."""
-        answers = {name: entry for name, entry in self.catalog.answers.items() if name in self.catalog.queries}
-        return {**answers, **self.catalog.streams, **self.catalog.tables}
+    def _free(self, context: Context, name: s.Name) -> None:
+        """Refuse a name that is taken: streams, tables, views and queries have different ones."""
+        self._free_of_queries(context, name)
+        self.catalog.free(context, name, among={**self.catalog.streams, **self.catalog.tables})
+
+    def _free_of_queries(self, context: Context, name: s.Name) -> None:
+        taken = self.catalog.key(name.text, self.catalog.queries)
+        if taken is not None:
+            raise context.error(
+                name, f"{taken!r} exists already", given=name.text,
+                instead=f"another name, or first {to_sql(s.Drop('query', s.Name(taken)))}",
+            )  # fmt: skip
 
     def _publish(
         self, kind: str, name: str, part: s.Statement, stream: Stream, *, relation: bool = False
@@ -176,10 +194,10 @@ class ServerSession(SqlSession):
         return ServedQuery(stored, plain(stream).node, sink, checkpoint, self.server.options)
 
     def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
+        name = part.name.text
+        self._free(context, part.name)
         if part.source is not None:
             return self._stored("table")(context, part)
-        name = part.name.text
-        self.catalog.free(context, part.name, among=self._names())
         rows: pa.Table | None = None
         bare = part
         if part.query is not None:  # the rows of now: another start must not compute them again
@@ -202,10 +220,9 @@ class ServerSession(SqlSession):
 
     def _create_view(self, context: Context, part: s.CreateView) -> Outcome:
         if not part.materialized:
-            if part.replace:
-                self.server.drop("view", part.name.text)
+            self._free_of_queries(context, part.name)
             return self._stored("view")(context, part)
-        self.catalog.free(context, part.name, among=self._names())
+        self._free(context, part.name)
         if part.query.into is not None:
             raise context.error(part.query.into, "a view gives its answers to those who read it", instead="no INTO")
         relation = is_relation(part.query, self.catalog)
@@ -237,7 +254,7 @@ class ServerSession(SqlSession):
                 names.pop(outcome.name, None)  # type: ignore[attr-defined]
             return outcome
         name = part.name.text
-        self.catalog.free(context, part.name, among=self._names())
+        self._free(context, part.name)
         stream = self._emitted(part.query, Queries(context, self.catalog).query(part.query))
         relation = is_relation(part.query, self.catalog)
         published = self._publish("query", name, part, stream, relation=relation)
@@ -256,17 +273,19 @@ class ServerSession(SqlSession):
         sink = sources.sink(context, self.catalog, into)
         if name is None:
             name = s.Name(self._free_number())
+        self._free(context, name)
         if not isinstance(query, s.Query):
             query = s.Query(s.Select((s.Entry(s.Star()),), s.FromItem(query)))
         whole = s.Ask(replace(query, into=into), name)
         with self._storing("query", name.text, whole) as stored:
             self._serve(stored, query=self._query_of(stored, stream, sink))
         self.catalog.queries[name.text] = to_sql(whole.query)
+        self.catalog.delivered[name.text] = names_read(whole.query)
         return Done(part, f"query {name.text} runs")
 
     def _free_number(self) -> str:
         number = 1
-        while f"query_{number}" in self.catalog.queries:
+        while key_of("query", f"query_{number}") in self.server.objects:
             number += 1
         return f"query_{number}"
 
@@ -354,6 +373,10 @@ class ServerSession(SqlSession):
         return Done(part, f"secret {name}")
 
     def _drop(self, context: Context, part: s.Drop) -> Done:
+        if key_of(part.kind, part.name.text) in self.server.unrecovered:
+            self.server.drop(part.kind, part.name.text)
+            return Done(part, f"{part.kind} {part.name.text} dropped")
+        self._check_users(context, part)
         if part.kind == "secret":
             with context.at(part.name):
                 self.server.access.secrets.drop(part.name.text)
@@ -366,28 +389,45 @@ class ServerSession(SqlSession):
         self._drop_unnamed()
         return outcome
 
+    def _check_users(self, context: Context, part: s.Drop) -> None:
+        """Refuse to drop what a statement of the catalog names, and needs at the next start."""
+        users = [
+            served.stored
+            for served in list(self.server.objects.values())
+            if any(_uses(one, part) for whole in parse(served.stored.text).statements for one in parts_of(whole))
+        ]
+        if users:
+            names = [to_sql(s.Drop(user.kind, s.Name(user.name))) for user in users]
+            raise context.error(
+                part.name, f"{', '.join(name.removeprefix('DROP ') for name in names)} still needs {part.name.text}",
+                given=to_sql(part), instead=f"{'; '.join(names)} before it",
+            )  # fmt: skip
+
     def _check_query_readers(self, context: Context, part: s.Drop) -> None:
         readers = self.catalog.dependents(part.name.text)
         if readers and not part.cascade:
             raise context.error(
-                part.name, f"{', '.join(readers)} still reads {part.name.text}", given=to_sql(part),
+                part.name, f"{', '.join(map(str, readers))} still reads {part.name.text}", given=to_sql(part),
                 instead=f"{to_sql(replace(part, cascade=True))}",
             )  # fmt: skip
 
     def _drop_unnamed(self) -> None:
         """Drop what the catalog names no more."""
         catalog = self.catalog
-        named = {name.lower() for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
-        named |= {f"schema {name.lower()}" for name in catalog.schemas}
-        named |= {f"aggregate {name.lower()}" for name in catalog.aggregates}
+        named = {key_of("stream", name) for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
+        named |= {key_of("schema", name) for name in catalog.schemas}
+        named |= {key_of("aggregate", name) for name in catalog.aggregates}
         for key, served in reversed(list(self.server.objects.items())):
-            if key not in named and not key.startswith("secret "):
+            if key not in named:
                 self.server.drop(served.stored.kind, served.stored.name)
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
         if part.what == "queries":
             served = [one for one in self.server.objects.values() if one.query is not None]
             rows = [_query_row(one) for one in served]
+            for stored, why in self.server.unrecovered.values():
+                text = " ".join(stored.text.split())
+                rows.append((stored.name, stored.kind, f"failed: {why.message}", "", stored.owner, text))
             return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
         if part.what == "secrets":
             return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
@@ -441,6 +481,23 @@ class _PublishedView(Stream):
 
     def stop(self) -> None:
         """The server stops its query."""
+
+
+def _uses(part: s.Part, drop: s.Drop) -> bool:
+    """Whether a part of a statement has columns like what is dropped, calls it, or is the secret's value."""
+    name = drop.name.text.lower()
+    if isinstance(part, s.CreateStream) and part.like is not None:
+        return (
+            drop.kind in ("schema", "stream", "table", "view", "materialized view") and part.like.text.lower() == name
+        )
+    if not isinstance(part, s.Call):
+        return False
+    called = ".".join(one.text.lower() for one in part.name)
+    if drop.kind == "secret":
+        return called == "secret" and any(
+            isinstance(one, s.Text) and one.value == drop.name.text for one in part.arguments
+        )
+    return drop.kind == "aggregate" and called == name
 
 
 def _query_row(served: ServedObject) -> tuple[str, ...]:

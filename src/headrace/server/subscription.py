@@ -98,7 +98,7 @@ class LogSubscription:
     def _place(self, cursor: str) -> int:
         number, _, offset = cursor.partition(".")
         own = self._log.folder.name.partition("-")[0]
-        if number != own or not offset.isdigit() or int(offset) > self._log.end:
+        if number != own or not (offset.isascii() and offset.isdigit()) or int(offset) > self._log.end:
             raise SubscriptionError(
                 f"this is not a cursor of {self.name}", given=cursor, allowed=f"{own}.OFFSET",
                 instead=f"SUBSCRIBE {self.name}, which begins with a snapshot",
@@ -141,6 +141,8 @@ class LogSubscription:
         most = rows or _ROWS
         while not self._waiting:
             if self.closed or not self._log.wait(self.offset, timeout):
+                if self._log.closed and not self.closed:
+                    raise SubscriptionError(f"{self.name} was dropped, or its server stops", given=self.cursor)
                 return None
             if self.offset < self._log.kept:
                 self._place(self.cursor)  # raises

@@ -15,7 +15,7 @@ from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.schema import Schema
 from headrace.sql import syntax as s
-from headrace.sql.bind.catalog import Catalog, LiveEntry, ViewEntry
+from headrace.sql.bind.catalog import Catalog, Dependent, LiveEntry, ViewEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import plain
@@ -75,8 +75,8 @@ class ViewStatements:
         waiting, readers = [key], set[str]()
         while waiting:
             for reader in self.catalog.dependents(waiting.pop()):
-                kind, name = reader.rsplit(" ", 1)
-                if kind != "VIEW":
+                name = reader.name
+                if reader.kind != "view":
                     raise context.error(
                         part.name,
                         f"{reader} has the old query of {key}, and would keep it",
@@ -118,7 +118,7 @@ class ViewStatements:
             all_at_once = to_sql(replace(part, cascade=True))
             raise context.error(
                 part.name,
-                f"{', '.join(readers)} still {'reads' if len(readers) == 1 else 'read'} {key}",
+                f"{', '.join(map(str, readers))} still {'reads' if len(readers) == 1 else 'read'} {key}",
                 given=to_sql(part),
                 instead="; ".join(f"DROP {reader}" for reader in readers) + f" before it, or {all_at_once}",
             )
@@ -129,17 +129,17 @@ class ViewStatements:
         del whole[key]
         if part.kind == "query":
             self.catalog.answers.pop(key, None)
+            self.catalog.delivered.pop(key, None)
         if part.kind == "aggregate":
             del self.catalog.own[key]
         return Done(part, f"{part.kind} {key} dropped")
 
-    def _drop_all(self, context: Context, part: s.Drop, readers: Sequence[str]) -> Done:
+    def _drop_all(self, context: Context, part: s.Drop, readers: Sequence[Dependent]) -> Done:
         """Drop what reads something, then it."""
         dropped = []
-        for reader in readers:
-            kind, name = reader.rsplit(" ", 1)
-            if self.catalog.key(name, self._dropped_from(kind.lower())) is not None:  # another reader may have gone on
-                one = s.Drop(kind.lower(), s.Name(name, at=part.name.at), cascade=True, at=part.at)
+        for kind, name in readers:
+            if self.catalog.key(name, self._dropped_from(kind)) is not None:  # another reader may have gone on
+                one = s.Drop(kind, s.Name(name, at=part.name.at), cascade=True, at=part.at)
                 dropped.append(self._drop(context, one).message)
         whole = self._drop(context, replace(part, cascade=False))
         return Done(part, "; ".join((*dropped, whole.message)))

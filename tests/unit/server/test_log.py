@@ -120,6 +120,17 @@ def test_a_damaged_end_is_cut_off_unless_it_was_on_disk(tmp_path: Path):
             assert read(again) == [1]
 
 
+def test_a_segment_that_is_not_the_last_is_whole_or_damaged(tmp_path: Path):
+    log = opened(tmp_path, segment_bytes=1)
+    log.append(rows(1))
+    log.append(rows(2))
+    log.close()
+    file = tmp_path / f"{0:020d}.log"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(StoreError, match="is damaged at byte"):
+        opened(tmp_path)
+
+
 def test_a_base_replaces_segments(tmp_path: Path):
     log = opened(tmp_path, segment_bytes=1)
     for number in range(5):
@@ -207,3 +218,26 @@ def test_one_writer_and_the_same_columns(tmp_path: Path):
     log.close()
     with pytest.raises(ServerError, match="has other columns"):
         EventLog(tmp_path, Schema.of("a LONG"), durable=False)
+
+
+def test_segments_begin_while_another_thread_syncs(tmp_path: Path):
+    log = opened(tmp_path / "log", durable=True, segment_bytes=500)
+    failed: list[BaseException] = []
+
+    def write(thread: int) -> None:
+        try:
+            for number in range(60):
+                log.append(rows(thread * 1000 + number))
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = sorted(thread * 1000 + number for thread in range(6) for number in range(60))
+    assert not failed
+    assert sorted(read(log)) == expected
+    log.close()
+    assert sorted(read(opened(tmp_path / "log"))) == expected

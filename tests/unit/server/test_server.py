@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, TableError, UnknownColumn
+from headrace.errors import (
+    AccessError,
+    HeadraceError,
+    ServerError,
+    SqlError,
+    SubscriptionError,
+    TableError,
+    UnknownColumn,
+)
 from headrace.server.access import Limits
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
@@ -226,6 +235,29 @@ def test_a_failing_query_takes_no_other_down(start: Callable[[], ServerConnectio
     assert not client.server.health()["ok"]
 
 
+def test_what_cannot_be_created_again_does_not_stop_the_server(tmp_path: Path):
+    files = tmp_path / "files"
+    files.mkdir()
+    (files / "a.csv").write_text("x\n1\n")
+    with HeadraceServer(tmp_path / "data", roots=[str(files)], durable=False) as server:
+        client = server.connect(ADMIN)
+        said(client, f"CREATE TABLE old SOURCE FILE ('{files}/a.csv'); CREATE TABLE t (a LONG)")
+        said(client, "INSERT INTO t VALUES (1); CREATE VIEW both AS SELECT old.x FROM old, t")
+    with HeadraceServer(tmp_path / "data", durable=False) as server:  # without the roots
+        client = server.connect(ADMIN)
+        assert asked(client, "SELECT a FROM t") == [{"a": 1}]
+        failed = {name for name, state in states(client).items() if state.startswith("failed: ")}
+        assert failed == {"old", "both"}
+        assert not server.health()["ok"]
+        with pytest.raises(SqlError, match="could not be created again at the start"):
+            said(client, "CREATE TABLE old (x LONG)")
+        said(client, "DROP VIEW both")
+    with HeadraceServer(tmp_path / "data", roots=[str(files)], durable=False) as server:
+        client = server.connect(ADMIN)
+        assert asked(client, "SELECT x FROM old") == [{"x": 1}]
+        assert server.health()["ok"]
+
+
 def test_replies(start: Callable[[], ServerConnection]):
     client = start()
     tags = [reply.tag for reply in client.execute("CREATE TABLE t (a LONG); INSERT INTO t VALUES (1); SELECT a FROM t")]
@@ -276,3 +308,150 @@ def test_limits(tmp_path: Path):
             client.subscribe("t")
         first.close()
         client.subscribe("t").close()
+
+
+def test_a_view_that_cannot_be_replaced_stays(start: Callable[[], ServerConnection]):
+    client = start()
+    said(
+        client,
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT); INSERT INTO t VALUES (1, 2); CREATE VIEW v AS SELECT a FROM t",
+    )
+    said(client, "CREATE VIEW w AS SELECT a FROM v")
+    for text in (
+        "CREATE OR REPLACE VIEW t AS SELECT 1 AS a FROM v",
+        "CREATE OR REPLACE VIEW v AS SELECT nothing FROM t",
+        "CREATE OR REPLACE VIEW v AS SELECT b AS a FROM t; SELECT nothing FROM t",
+    ):
+        with pytest.raises(SqlError):
+            said(client, text)
+    for _ in range(2):
+        assert asked(client, "SELECT * FROM w") == [{"a": 1}]
+        assert asked(client, "SELECT * FROM t") == [{"a": 1, "b": 2}]
+        client = start()
+    said(client, "CREATE OR REPLACE VIEW v AS SELECT b AS a FROM t")
+    assert asked(start(), "SELECT * FROM w") == [{"a": 2}]
+
+
+@pytest.mark.parametrize("text", [
+    "QUERY q AS SELECT * FROM t INTO FILE ('{0}')", "QUERY T AS SELECT * FROM t INTO FILE ('{0}')",
+    "CREATE VIEW Q AS SELECT * FROM t", "CREATE OR REPLACE VIEW p AS SELECT * FROM t", "CREATE TABLE q (a INT)",
+    "CREATE STREAM p (a INT)",
+])  # fmt: skip
+def test_a_name_is_taken_once(start: Callable[[], ServerConnection], tmp_path: Path, text: str):
+    client, files = start(), tmp_path / "files"
+    said(client, "CREATE TABLE t (a INT PRIMARY KEY); QUERY p AS SELECT a FROM t")
+    said(client, f"QUERY q AS SELECT a FROM t INTO FILE ('{files / 'one'}')")
+    with pytest.raises(SqlError, match="exists already"):
+        said(client, text.format(files / "two"))
+    for _ in range(2):
+        assert states(client) == {"p": "running", "q": "running"}
+        assert asked(client, "SELECT * FROM t") == []
+        client = start()
+
+
+def test_names_that_look_like_keys(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, 'CREATE SCHEMA x (a INT); CREATE TABLE "schema x" (a INT); CREATE TABLE "secret t" (a INT)')
+    said(client, 'DROP TABLE "secret t"; DROP SCHEMA x')
+    assert [row["table"] for row in asked(start(), "SHOW TABLES")] == ["schema x"]
+
+
+def test_settings_of_one_object_are_not_those_of_the_next(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE STREAM s (a INT, ts DATETIME) ORDER BY ts")
+    said(client, "SET emit = 'final'; QUERY p AS SELECT a FROM s")
+    said(client, "SET emit = 'speculative'; QUERY q AS SELECT a FROM s")
+    plans = {name: str(client.server.objects[name].query.node) for name in "pq"}  # type: ignore[union-attr]
+    again = start()
+    assert {name: str(again.server.objects[name].query.node) for name in "pq"} == plans  # type: ignore[union-attr]
+
+
+def test_what_a_query_into_a_sink_reads_cannot_be_dropped(start: Callable[[], ServerConnection], tmp_path: Path):
+    client = start()
+    said(client, f"CREATE TABLE t (a INT PRIMARY KEY); QUERY q AS SELECT a FROM t INTO FILE ('{tmp_path / 'files'}')")
+    for _ in range(2):
+        with pytest.raises(SqlError, match="QUERY q still reads t"):
+            said(client, "DROP TABLE t")
+        client = start()
+    said(client, "DROP TABLE t CASCADE")
+    assert states(start()) == {}
+
+
+def test_quoted_names_are_dropped_with_what_reads_them(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, 'CREATE TABLE "a t" (a INT PRIMARY KEY); CREATE VIEW "a v" AS SELECT a FROM "a t"')
+    said(client, 'CREATE MATERIALIZED VIEW "a m" AS SELECT a FROM "a v"; QUERY "a q" AS SELECT a FROM "a m"')
+    with pytest.raises(SqlError, match='DROP VIEW "a v" before it'):
+        said(client, 'DROP TABLE "a t"')
+    said(client, 'DROP TABLE "A t" CASCADE')
+    assert client.server.objects == {}
+
+
+@pytest.mark.parametrize("kind", ["TABLE", "STREAM"])
+def test_a_key_that_two_clients_send_at_once_inserts_once(start: Callable[[], ServerConnection], kind: str):
+    server = start().server
+    said(server.connect(ADMIN), f"CREATE {kind} t (a INT)")
+    together = threading.Barrier(8)
+    counts: list[int] = []
+
+    def insert() -> None:
+        client = server.connect(ADMIN)
+        for key in range(20):
+            together.wait()
+            counts.append(client.insert("t", [{"a": key}, {"a": key}], f"k{key}"))
+
+    threads = [threading.Thread(target=insert) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counts == [2] * 160
+    log = server.objects["t"].log
+    assert log is not None
+    rows = log.rows(0, log.end)[1].to_pylist()
+    assert len([row for row in rows if row.get("kind") != "cti"]) == 40
+
+
+def test_a_subscription_ends_when_its_stream_is_dropped(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (1)")
+    subscription = client.subscribe("t")
+    assert subscription.next(5) is not None
+    said(client, "DROP TABLE t")
+    with pytest.raises(SubscriptionError, match="dropped"):
+        subscription.next(5)
+
+
+AGGREGATE = """CREATE AGGREGATE twice(x DOUBLE): DOUBLE { TABLE state(s DOUBLE);
+    INITIALIZE: { INSERT INTO state VALUES (x); }
+    ITERATE: { UPDATE state SET s = s + x; } TERMINATE: { INSERT INTO RETURN SELECT s * 2 FROM state; } }"""
+
+
+@pytest.mark.parametrize(("texts", "drop", "user"), [
+    (["CREATE SCHEMA x (a INT)", "CREATE STREAM u x"], "DROP SCHEMA X", "STREAM u"),
+    (["CREATE TABLE x (a INT)", "CREATE STREAM u x"], "DROP TABLE x", "STREAM u"),
+    ([AGGREGATE, "CREATE TABLE t (b DOUBLE)", "CREATE MATERIALIZED VIEW u AS SELECT twice(b) AS y FROM t"],
+     "DROP AGGREGATE twice", "MATERIALIZED VIEW u"),
+])  # fmt: skip
+def test_what_a_stored_statement_needs_cannot_be_dropped(
+    start: Callable[[], ServerConnection], texts: list[str], drop: str, user: str
+):
+    client = start()
+    said(client, "; ".join(texts))
+    with pytest.raises(SqlError, match=f"{user} still needs"):
+        said(client, drop)
+    client = start()
+    said(client, f"DROP {user}; {drop}")
+    start()
+
+
+def test_values_and_cursors_that_are_no_numbers(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE TABLE t (a LONG)")
+    with pytest.raises(TableError, match="64 bits"):
+        client.insert("t", [{"a": 1 << 70}])
+    said(client, "CREATE STREAM s (a LONG)")
+    with pytest.raises(TableError, match="64 bits"):
+        client.insert("s", [{"a": 1 << 70}])
+    with pytest.raises(SubscriptionError, match="not a cursor"):
+        client.subscribe("t", cursor="000001.\u00b2")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
+from uuid import UUID
 
 from headrace.errors import ServerError
 from headrace.literals import format_date, format_interval
@@ -268,5 +269,5 @@ _BINARY: Mapping[int, Callable[[bytes], Any]] = {
     1184: lambda value: _EPOCH + timedelta(microseconds=struct.unpack("!q", value)[0]),
     1186: _binary_interval,
     3802: lambda value: _valid_json(value[1:].decode()), 114: lambda value: _valid_json(value.decode()),
-    2950: lambda value: "-".join(re.fullmatch("(.{8})(.{4})(.{4})(.{4})(.{12})", value.hex()).groups()),  # type: ignore[union-attr]
+    2950: lambda value: str(UUID(bytes=value)),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.api.materialized import MaterializedView
 from headrace.api.stream import Stream
@@ -20,7 +20,7 @@ from headrace.sql.bind.context import Context
 from headrace.sql.printer.expressions import written_name
 from headrace.sql.syntax import CreateAggregate, Name
 
-__all__ = ["SETTINGS", "Catalog", "LiveEntry", "StreamEntry", "TableEntry", "ViewEntry"]
+__all__ = ["SETTINGS", "Catalog", "Dependent", "LiveEntry", "StreamEntry", "TableEntry", "ViewEntry"]
 
 #: The settings of a session: default, description, and allowed values.
 SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
@@ -130,6 +130,16 @@ class ViewEntry:
         return "view" if self.materialized is None else "materialized view"
 
 
+class Dependent(NamedTuple):
+    """What reads something; as a text, what DROP would name."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.upper()} {written_name(Name(self.name))}"
+
+
 @dataclass
 class Catalog:
     """Everything that statements may name. Lookup tries the exact spelling first, then ignores case."""
@@ -151,6 +161,8 @@ class Catalog:
     queries: dict[str, str] = field(default_factory=dict)
     #: Their answers, which later statements may read; streams and tables of that name come first.
     answers: dict[str, StreamEntry] = field(default_factory=dict)
+    #: What queries into sinks read, by their names in `queries`.
+    delivered: dict[str, frozenset[str]] = field(default_factory=dict)
     #: Where relative paths start.
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
@@ -232,12 +244,13 @@ class Catalog:
         """The views, in the order of their creation."""
         return [entry for entry in self.tables.values() if isinstance(entry, ViewEntry)]
 
-    def dependents(self, name: str) -> list[str]:
-        """What reads a stream, a table, a view or a named query, as DROP would name it."""
-        views = [f"{view.kind.upper()} {view.name}" for view in self.views() if name.lower() in view.reads]
-        streams = [entry for entry in self.streams.values() if name.lower() in entry.reads and entry.name != name]
-        queries = [one.name for one in self.answers.values() if name.lower() in one.reads and one.name != name]
-        return views + [f"STREAM {entry.name}" for entry in streams] + [f"QUERY {one}" for one in queries]
+    def dependents(self, name: str) -> list[Dependent]:
+        """What reads a stream, a table, a view or a named query."""
+        found = [Dependent(view.kind, view.name) for view in self.views() if name.lower() in view.reads]
+        for kind, entries in (("stream", self.streams), ("query", self.answers)):
+            reading = [entry for entry in entries.values() if name.lower() in entry.reads and entry.name != name]
+            found += [Dependent(kind, entry.name) for entry in reading]
+        return found + [Dependent("query", query) for query, reads in self.delivered.items() if name.lower() in reads]
 
     def with_stream(self, entry: StreamEntry, tables: Mapping[str, Any]) -> Catalog:
         """The catalog with one more stream, and these tables."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from psycopg.adapt import PyFormat, Transformer
 
@@ -91,6 +91,7 @@ def test_values_that_cannot_be_read_are_refused(oid: int, form: int, value: byte
         parameter_literal(oid, form, value, 3)
 
 
+@example(2950, 1, b"")
 @given(st.sampled_from([0, 16, 20, 23, 25, 701, 1082, 1083, 1184, 1186, 1700, 2950, 3802, 1016, 1009]),
        st.sampled_from([0, 1]), st.binary(max_size=40))  # fmt: skip
 def test_random_bytes_are_a_literal_or_refused(oid: int, form: int, value: bytes):
