@@ -65,7 +65,9 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []))
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
+        )
         #: Held by whoever changes the catalog.
         self.lock = threading.RLock()
         #: By `key_of`.

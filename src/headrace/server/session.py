@@ -12,7 +12,6 @@ one stores it in the catalog first; where that one names a stream, this one runs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +29,8 @@ from headrace.schema import Schema
 from headrace.server.catalog import key_of
 from headrace.server.interface import Who
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
-from headrace.server.queries import QUERY_SETTINGS, ServedQuery
+from headrace.server.queries import ServedQuery
+from headrace.server.query_statements import QueryStatements
 from headrace.sql import changes
 from headrace.sql import syntax as s
 from headrace.sql.bind import sources
@@ -39,7 +39,6 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.stored import is_relation, parts_of
-from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Done, Outcome, ShownTable
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
@@ -60,7 +59,7 @@ _MEANING = ("emit", "tick", "on_error")
 _OF_SERVER = ("host", "master", "checkpoint")
 
 
-class ServerSession(SqlSession):
+class ServerSession(QueryStatements, SqlSession):
     """The statements of one client. The catalog is the server's, the settings are the client's own."""
 
     def __init__(self, server: HeadraceServer, who: Who) -> None:
@@ -312,65 +311,7 @@ class ServerSession(SqlSession):
             instead="CREATE STREAM x AS SELECT … WHERE …, for each branch",
         )  # fmt: skip
 
-    def _served_query(self, context: Context, part: s.ServerStatement) -> ServedQuery:
-        found = {served.stored.name: served.query for served in self.server.objects.values() if served.query}
-        key = self.catalog.key(part.name.text, found)
-        if key is None:
-            raise context.error(
-                part.name, f"there is no query {part.name.text!r}", given=part.name.text,
-                allowed=", ".join(found) or "(none yet: QUERY q AS SELECT …)",
-                instead=nearest(part.name.text, found) or "",
-            )  # fmt: skip
-        return found[key]
-
-    def _start_query(self, context: Context, part: s.StartQuery) -> Outcome:
-        query = self._served_query(context, part)
-        if part.stop:
-            query.stop()
-            self.server.stored.mark(query.stored.id, "stopped")
-            return Done(part, f"query {query.name} was stopped; START QUERY {query.name} lets it go on")
-        with context.at(part):
-            query.start()
-        self.server.stored.mark(query.stored.id, "there")
-        return Done(part, f"query {query.name} runs")
-
-    def _alter_query(self, context: Context, part: s.AlterQuery) -> Outcome:
-        query = self._served_query(context, part)
-        setting = part.setting.text.lower()
-        if setting not in QUERY_SETTINGS:
-            raise context.error(
-                part.setting, f"a query has no setting {setting!r}", given=setting, allowed=", ".join(QUERY_SETTINGS),
-                instead=nearest(setting, QUERY_SETTINGS) or "",
-            )  # fmt: skip
-        value = to_sql(part.value) if isinstance(part.value, s.Duration) else constant(context, part.value)
-        before, was_running = dict(query.settings), query.state == "running"
-        query.settings[setting] = value
-        if value is None:
-            del query.settings[setting]
-        with context.at(part):
-            try:
-                query.stop()
-                query.start()
-            except BaseException:
-                query.settings = before
-                if was_running:
-                    query.start_if_possible()
-                raise
-        if not was_running:
-            query.stop()
-        self.server.stored.set(query.stored.id, json.dumps(query.settings))
-        return Done(part, f"query {query.name}: {setting} = {value}")
-
     # --- what exists -------------------------------------------------------------------------------------------------
-
-    def _create_secret(self, context: Context, part: s.CreateSecret) -> Outcome:
-        secrets, name = self.server.access.secrets, part.name.text
-        with context.at(part.name):
-            if part.from_environment:
-                secrets.refer(name, part.value, owner=self.who.name)
-            else:
-                secrets.store(name, part.value, owner=self.who.name)
-        return Done(part, f"secret {name}")
 
     def _drop(self, context: Context, part: s.Drop) -> Done:
         if key_of(part.kind, part.name.text) in self.server.unrecovered:
@@ -463,9 +404,7 @@ class ServerSession(SqlSession):
         s.Drop: _drop,
         s.Show: _show,
         s.Set: _set,
-        s.StartQuery: _start_query,
-        s.AlterQuery: _alter_query,
-        s.CreateSecret: _create_secret,
+        **QueryStatements.query_statements,
     }
 
 

@@ -296,6 +296,14 @@ def test_roles_secrets_and_the_audit_log(start: Callable[[], ServerConnection]):
     assert "CREATE SECRET" in written
 
 
+def test_administrators_use_adapters_whose_files_are_not_known(start: Callable[[], ServerConnection]):
+    admin = start()
+    text = "CREATE STREAM k (a LONG, ts DATETIME) ORDER BY ts SOURCE KAFKA ('localhost:1', 'topic')"
+    assert said(admin, text) == ["stream k (a LONG, ts DATETIME)"]
+    with pytest.raises(AccessError, match="needs the role admin"):
+        said(admin.server.connect(Who("bob", "writer")), text)
+
+
 def test_limits(tmp_path: Path):
     with HeadraceServer(tmp_path, durable=False, limits=Limits(reply_rows=2, subscriptions=1)) as server:
         client = server.connect(ADMIN)

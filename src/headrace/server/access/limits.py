@@ -66,7 +66,7 @@ class Limits:
     def out_of_time(self) -> LimitError:
         """The error of a statement that took too long."""
         return LimitError(
-            f"the statement took longer than {self.statement_seconds:g} s and was interrupted",
+            f"the statement took longer than {self.statement_seconds:g} s",
             allowed=f"statement_seconds: {self.statement_seconds:g}",
             instead="a running QUERY, whose answers a SELECT or a SUBSCRIBE shows",
         )

@@ -234,7 +234,7 @@ class Given:
 
     def options(self, paths: tuple[str, ...] | None) -> dict[str, Any]:
         """The arguments as options of an adapter with these paths; those with dots are options of its client."""
-        if paths is None and self.catalog.roots is not None:
+        if paths is None and self.catalog.roots is not None and not self.catalog.any_adapter:
             raise self.context.error(
                 self.part.kind,
                 "this session may only use some folders, and it is not known which files this adapter uses",

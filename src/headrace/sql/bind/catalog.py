@@ -167,6 +167,8 @@ class Catalog:
     base: Path = field(default_factory=Path)
     #: Directories that files may be in; None for any.
     roots: tuple[Path, ...] | None = None
+    #: Whether adapters may be used beside `roots` whose files are not known: a server lets only administrators.
+    any_adapter: bool = False
     #: The value of a secret, on a server.
     secret: Callable[[str], str] | None = None
 
