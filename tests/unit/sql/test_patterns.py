@@ -276,7 +276,11 @@ REFUSED = [
     (f"{N} PATTERN (A) DEFINE A AS A.pric > 1", "no column 'pric' in A", "pric"),
     (f"{N} PATTERN (A) DEFINE A AS Q.price > 1", "no variable of the pattern and no stream", "Q"),
     (f"{N} PATTERN (A) DEFINE A AS price > FINAL last(price)", "during the match", "FINAL last(price)"),
-    (f"{N} PATTERN (A) DEFINE A AS price > sum(price) OVER (ROWS 1 PRECEDING)", "OVER gives a result", None),
+    (
+        f"{N} PATTERN (A) DEFINE A AS price > sum(price) OVER (ROWS 1 PRECEDING)",
+        "OVER stands in the list of a SELECT",
+        None,
+    ),
     (f"{N} PATTERN (A) DEFINE A AS PREV(price, price) > 1", "plain value|a distance in tuples", None),
     (f"{N} PATTERN (A) DEFINE A AS PREV() > 1", "a distance in tuples", "PREV()"),
     (f"{N} PATTERN (A) DEFINE A AS PREV(price, 0) > 1", "another tuple", "PREV(price, 0)"),

@@ -47,7 +47,10 @@ def evaluated(literal: str) -> Any:
 
 @given(VALUES, st.sampled_from([PyFormat.TEXT, PyFormat.BINARY]))
 def test_a_value_of_psycopg_is_the_value_of_its_literal(value: Any, form: PyFormat):
-    assert evaluated(parameter_literal(*sent(value, form))) == value
+    oid, format, data = sent(value, form)
+    if not oid and isinstance(value, list):  # psycopg says no type of a list of empty texts: it is a text
+        value = data.decode()
+    assert evaluated(parameter_literal(oid, format, data)) == value
 
 
 @given(st.decimals(-(10**9), 10**9, places=3), st.sampled_from([PyFormat.TEXT, PyFormat.BINARY]))
