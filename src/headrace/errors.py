@@ -417,7 +417,7 @@ class LimitError(ServerError):
 
 
 class SubscriptionError(ServerError):
-    """A subscription cannot go on from its cursor: what came after it is no longer kept, or it is of another stream."""
+    """A subscription cannot go on from its cursor: what follows it is no longer kept, or it is of another stream."""
 
     code = "SUBSCRIPTION"
 

@@ -6,16 +6,13 @@ leaves an object that the next start removes, with its folders. What is dropped 
 
 from __future__ import annotations
 
-import sqlite3
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from headrace.errors import ServerError
+from headrace.server.access.database import AccessDatabase
 
 __all__ = ["ObjectState", "StoredCatalog", "StoredObject", "key_of"]
 
@@ -61,45 +58,24 @@ class StoredCatalog:
     """The objects of a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")
-        with self._changing() as database:
-            for statement in filter(str.strip, _TABLES.split(";")):
-                database.execute(statement)
-            database.execute("INSERT OR IGNORE INTO about VALUES ('format', ?)", (str(FORMAT),))
-            (found,) = database.execute("SELECT value FROM about WHERE name = 'format'").fetchone()
+        self._database = AccessDatabase(path, _TABLES, durable=True)
+        self._database.write("INSERT OR IGNORE INTO about VALUES ('format', ?)", [(str(FORMAT),)])
+        ((found,),) = self._database.rows("SELECT value FROM about WHERE name = 'format'")
         if int(found) != FORMAT:
             raise ServerError(
                 "the data directory was written by another version of Headrace", given=f"{path}: format {found}",
                 allowed=f"format {FORMAT}",
             )  # fmt: skip
 
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction."""
-        with self._lock:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-
     def objects(self) -> list[StoredObject]:
         """All objects, in the order of their creation."""
-        with self._lock:
-            rows = self._database.execute(
-                "SELECT id, kind, name, text, owner, created, state, settings FROM objects ORDER BY id"
-            ).fetchall()
-        return [StoredObject(*row) for row in rows]
+        columns = "id, kind, name, text, owner, created, state, settings"
+        return [StoredObject(*row) for row in self._database.rows(f"SELECT {columns} FROM objects ORDER BY id")]  # noqa: S608
 
     def add(self, kind: str, name: str, text: str, owner: str) -> StoredObject:
         """Store an object that is being created."""
         now = time.time()
-        with self._changing() as database:
+        with self._database.changing() as database:
             row = database.execute(
                 "INSERT INTO objects (kind, name, text, owner, created, state) VALUES (?, ?, ?, ?, ?, 'creating')",
                 (kind, name, text, owner, now),
@@ -109,21 +85,20 @@ class StoredCatalog:
 
     def mark(self, number: int, state: ObjectState, *, instead_of: int | None = None) -> None:
         """Set the state of an object, and remove the one whose place it takes."""
-        with self._changing() as database:
+        with self._database.changing() as database:
             database.execute("DELETE FROM objects WHERE id = ?", (instead_of,))
             database.execute("UPDATE objects SET state = ? WHERE id = ?", (state, number))
 
     def set(self, number: int, settings: str) -> None:
         """Set the settings of a query."""
-        with self._changing() as database:
+        with self._database.changing() as database:
             database.execute("UPDATE objects SET settings = ? WHERE id = ?", (settings, number))
 
     def remove(self, number: int) -> None:
         """Remove an object."""
-        with self._changing() as database:
+        with self._database.changing() as database:
             database.execute("DELETE FROM objects WHERE id = ?", (number,))
 
     def close(self) -> None:
         """Close the database."""
-        with self._lock:
-            self._database.close()
+        self._database.close()

@@ -124,7 +124,7 @@ class ServerStream:
     ) -> Subscriber:
         """The present answer, then its changes: an iterator, or an async iterator, of Arrow batches.
 
-        With a cursor, only what came after it. `key` are the columns that identify a row, for `upsert`; at most `rows`
+        With a cursor, only what follows it. `key` are the columns that identify a row, for `upsert`; at most `rows`
         rows are sent at once.
         """
         return Subscriber(self, form, cursor, key=key, rows=rows)

@@ -45,13 +45,6 @@ class ServedObject:
     relation: bool = False
 
 
-@dataclass
-class _Recovery:
-    """Statements that are executed again at a start."""
-
-    stored: StoredObject | None = None
-
-
 class HeadraceServer:
     """A server over a data directory."""
 
@@ -68,14 +61,15 @@ class HeadraceServer:
         self.catalog = Catalog(
             shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
         )
-        #: Held by whoever changes the catalog.
+        #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
         self._key_locks = [threading.Lock() for _ in range(_KEY_LOCKS)]
         #: What could not be created again at the start, and why; the next start tries it again.
         self.unrecovered: dict[str, tuple[StoredObject, HeadraceError]] = {}
-        self.recovery = _Recovery()
+        #: The object whose statement is executed again, at a start.
+        self.recovering: StoredObject | None = None
         self.running = False
 
     # --- start and stop ----------------------------------------------------------------------------------------------
@@ -114,13 +108,13 @@ class HeadraceServer:
         while left:
             failed: list[tuple[StoredObject, HeadraceError]] = []
             for stored in left:
-                self.recovery.stored = stored
+                self.recovering = stored
                 try:
                     connection.recover(stored)
                 except HeadraceError as error:  # it may read what a later statement creates
                     failed.append((stored, error))
                 finally:
-                    self.recovery.stored = None
+                    self.recovering = None
             if len(failed) == len(left):
                 for lost, why in failed:
                     _log.error("%s %s cannot be created again: %s", lost.kind, lost.name, why)
@@ -159,8 +153,8 @@ class HeadraceServer:
 
     def add(self, kind: str, name: str, text: str, owner: str) -> StoredObject:
         """Store an object, or find the one that is being recovered."""
-        if self.recovery.stored is not None:
-            return self.recovery.stored
+        if self.recovering is not None:
+            return self.recovering
         return self.stored.add(kind, name, text, owner)
 
     def serve(self, served: ServedObject) -> None:

@@ -111,7 +111,7 @@ class Connection(Protocol):
     ) -> Subscription:
         """The present answer of a stream, a query, a table or a materialized view, and then its changes.
 
-        With a cursor, only what came after it. `key` are the columns that identify a row, for `upsert`.
+        With a cursor, only what follows it. `key` are the columns that identify a row, for `upsert`.
         """
 
     def cancel(self) -> None:

@@ -172,7 +172,7 @@ class ClientRows(SourceAdapter):
         end: int,
         columns: Sequence[str],
     ) -> Generator[DecodedBlock, None, int | None]:
-        log = self.log or LogFolder(Path(self.folder), client_columns(self.columns))
+        log = LogFolder(Path(self.folder), client_columns(self.columns)) if self.log is None else self.log
         offsets, rows = log.rows(start, end)
         if rows.num_rows:
             block = decoded(rows.select(list(columns)), np.asarray(offsets), self.columns)

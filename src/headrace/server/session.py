@@ -84,7 +84,7 @@ class ServerSession(QueryStatements, SqlSession):
             for setting in _MEANING
             if (value := self.catalog.settings[setting]) != SETTINGS[setting][0]
         ]
-        if key_of(kind, name) in self.server.unrecovered and self.server.recovery.stored is None:
+        if key_of(kind, name) in self.server.unrecovered and self.server.recovering is None:
             old, why = self.server.unrecovered[key_of(kind, name)]
             raise ServerError(
                 f"{old.kind} {old.name} exists, and could not be created again at the start: {why.message}",

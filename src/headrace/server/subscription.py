@@ -5,7 +5,7 @@ A subscription begins with a snapshot, the history that the log has at that mome
 keeps its rows on disk, so a client that reads slowly or comes back later costs the server nothing.
 
 **Forms.** `events` are the rows of the log. `final` and `upsert` are computed from the history so far, which such a
-subscription keeps in memory; with a cursor it first reads what came before.
+subscription keeps in memory; with a cursor it first reads what is before it.
 
 - `final`: an event is given when the promise of the log has reached its end, and never changes after that.
 - `upsert`: for each key whose rows changed, the row that starts last (of an answer over tables: the row that holds

@@ -218,7 +218,7 @@ def _range_reader(
     source: Source, environment: Environment
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _ = environment  # which came with the function, and is set
+        _ = environment  # it is part of the function, and is set
         for batch in batches:
             for number, *part in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in range_rows(source, number, ReadRange(*part)):
@@ -229,7 +229,7 @@ def _range_reader(
 
 def _reader(source: Source, environment: Environment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _ = environment  # which came with the function, and is set
+        _ = environment  # it is part of the function, and is set
         for batch in batches:
             for number, *file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 for rows in file_rows(source, number, ListedFile(*file)):

@@ -32,19 +32,19 @@ CREATE TABLE IF NOT EXISTS audit (
 class AccessDatabase:
     """A connection for all threads of a process; other connections, also of other processes, may write, too.
 
-    The log of SQLite is written ahead and without a wait for the disk: what was written is there after the process was
-    killed, and the last writes may be lost when the machine fails.
+    The log of SQLite is written ahead: what was written is there after the process was killed. Unless it is `durable`,
+    nothing waits for the disk, and the last writes may be lost when the machine fails.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: str = _TABLES, *, durable: bool = False) -> None:
         self._lock = RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
             self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.executescript(_TABLES)
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._connection.executescript(tables)
         except (OSError, sqlite3.Error) as error:
             raise ServerError(f"the catalog cannot be opened: {error}", given=str(path)) from error
 

@@ -1,7 +1,7 @@
 """Tokens: who a client is, and what it may do.
 
 A token is `hr_ID_SECRET`. The identifier is kept as it is, of the secret (256 random bits) only a salted hash. So
-whoever reads the database cannot use it to connect, and a fast hash is enough: nobody guesses 256 bits.
+a reader of the database cannot use it to connect, and a fast hash is enough: nobody guesses 256 bits.
 """
 
 from __future__ import annotations

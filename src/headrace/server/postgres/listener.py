@@ -100,7 +100,7 @@ class PostgresListener:
         try:
             await client.converse()
         except (_Gone, OSError, asyncio.IncompleteReadError, TimeoutError):
-            pass  # it went away
+            pass  # it has gone
         except asyncio.CancelledError:
             await client.refuse(StatementRefused("the server is stopping", "57P01"))
         except HeadraceError as error:

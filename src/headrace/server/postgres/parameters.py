@@ -1,6 +1,6 @@
 """Values of parameters, in text and binary form, as literals of Headrace SQL.
 
-A value never becomes a part of the statement's text as it came: it is read as a value of its type, and written as a
+A value never becomes a part of the statement's text as it was sent: it is read as a value of its type, and written as a
 literal. A type that the client does not give is text.
 """
 

@@ -22,7 +22,7 @@ def startup(version: int = 3 << 16, **settings: str) -> bytes:
 
 
 class RawClient:
-    """A socket, and the messages that came; it has started unless `hello` is empty."""
+    """A socket, and the messages that have arrived; it has started unless `hello` is empty."""
 
     def __init__(self, port: int, hello: bytes | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
