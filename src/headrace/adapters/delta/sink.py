@@ -211,7 +211,8 @@ class DeltaSink(SinkAdapter):
 
     def _write(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
         if not self.key:
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
+            # One chunk: `deltalake` writes chunks side by side, in any order, and rows of a log have theirs.
+            write_deltalake(table, rows.combine_chunks(), mode="append", commit_properties=properties)
             return
         # Not `=`: a key that is null is a key as others are.
         same = " AND ".join(f"t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)}" for name in self.key)

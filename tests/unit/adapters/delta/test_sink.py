@@ -105,6 +105,14 @@ def opened(path: Path, columns: str = "price DOUBLE", batch: int = -1, **options
     return sink
 
 
+def test_rows_of_a_batch_stay_in_their_order(tmp_path: Path):
+    """Rows come in chunks, which `deltalake` would write side by side."""
+    sink = opened(tmp_path / "t")
+    chunks = prices(*(float(i) for i in range(200))).to_batches(max_chunksize=3)
+    sink.deliver(delivery(0), pa.Table.from_batches(chunks))
+    assert DeltaTable(sink.path).to_pyarrow_table()["le"].to_pylist() == list(range(200))
+
+
 def test_rows_must_fit_into_a_table_that_exists(tmp_path: Path):
     path = tmp_path / "t"
     opened(path)
