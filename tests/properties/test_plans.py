@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from tests.strategies.plans import aggregates, plans, sources, spans
 
 from headrace.api.stream import Stream
-from headrace.optimizer import RULES, Rule
+from headrace.optimizer import RULES, SHARED_RULES, Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.final_by_answer import final_by_answer
 from headrace.testing.strategies import batch_sizes, buckets, physical_streams
 from headrace.testing.verify.differential import differential_reference
 
-rule_sets = st.sampled_from([RULES, (combine_before_shuffle, final_by_answer)])
+rule_sets = st.sampled_from([RULES, SHARED_RULES, (combine_before_shuffle, final_by_answer)])
 
 
 @given(data=st.data())

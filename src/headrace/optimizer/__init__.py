@@ -20,11 +20,12 @@ from headrace.optimizer.prune_columns import prune_columns
 from headrace.optimizer.push_filters import push_filters
 from headrace.optimizer.rank_no_more import rank_no_more
 from headrace.optimizer.read_tables import read_tables
+from headrace.optimizer.select_columns import select_columns
 from headrace.optimizer.share_windows import share_windows
 from headrace.optimizer.slide_over_panes import slide_over_panes
 from headrace.plan.nodes import Output
 
-__all__ = ["RULES", "Rule", "optimize"]
+__all__ = ["ALONE", "RULES", "SHARED_RULES", "Rule", "optimize"]
 
 
 class Rule(Protocol):
@@ -54,6 +55,14 @@ RULES: tuple[Rule, ...] = (
     combine_before_shuffle,
     group_where_joined,
     final_by_answer,
+)
+
+#: Rules that make one query cheaper and different from others: what it reads, and what its windows contain.
+ALONE: tuple[Rule, ...] = (filter_before_windows, push_filters, prune_columns)
+#: The rules for queries that share work with others, each rewritten apart: sources stay as they are, and filters stay
+#: above windows, so that what two queries have in common stays equal, whichever other queries there are.
+SHARED_RULES: tuple[Rule, ...] = tuple(
+    select_columns if rule is prune_columns else rule for rule in RULES if rule not in ALONE or rule is prune_columns
 )
 
 

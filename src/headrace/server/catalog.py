@@ -7,6 +7,7 @@ leaves an object that the next start removes, with its folders. What is dropped 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from headrace.errors import ServerError
 from headrace.server.access.database import AccessDatabase
 
-__all__ = ["ObjectState", "StoredCatalog", "StoredObject", "key_of"]
+__all__ = ["ObjectState", "QueryPlace", "StoredCatalog", "StoredObject", "key_of"]
 
 FORMAT = 1
 #: `there`: an object without a query, or one whose query runs; `stopped`: its query was stopped by a statement.
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS objects (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL,
     owner TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL, settings TEXT NOT NULL DEFAULT '{}'
 );
+CREATE TABLE IF NOT EXISTS places (query INTEGER PRIMARY KEY, folder TEXT NOT NULL, output INTEGER NOT NULL);
 """
 
 
@@ -52,6 +54,14 @@ class StoredObject:
     def folder(self) -> str:
         """The name of its folders: a name may be used again, a number never is."""
         return f"{self.id:06d}-{''.join(c if c.isalnum() else '_' for c in self.name)[:40]}"
+
+
+@dataclass(frozen=True)
+class QueryPlace:
+    """Where the state of a query is: the directory of a checkpoint, and the number of its output there."""
+
+    folder: str
+    output: int
 
 
 class StoredCatalog:
@@ -98,6 +108,21 @@ class StoredCatalog:
         """Remove an object."""
         with self._database.changing() as database:
             database.execute("DELETE FROM objects WHERE id = ?", (number,))
+
+    def places(self) -> dict[int, QueryPlace]:
+        """The places of queries that have begun, by the number of the object."""
+        return {query: QueryPlace(folder, output) for query, folder, output in self._database.rows("SELECT * FROM places")}
+
+    def set_places(self, places: Mapping[int, QueryPlace]) -> None:
+        """Record that queries have new places, all of them or none."""
+        with self._database.changing() as database:
+            rows = [(query, place.folder, place.output) for query, place in places.items()]
+            database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", rows)
+
+    def forget_place(self, query: int) -> None:
+        """Forget the place of a query."""
+        with self._database.changing() as database:
+            database.execute("DELETE FROM places WHERE query = ?", (query,))
 
     def close(self) -> None:
         """Close the database."""

@@ -24,6 +24,7 @@ from headrace.server.log import EventLog
 from headrace.server.published import PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.retention import LogRetention
+from headrace.server.runs import QueryRuns
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
 
@@ -85,6 +86,7 @@ class HeadraceServer:
             )  # fmt: skip
         self._held = held
         self.stored = StoredCatalog(self.data / "catalog.db")
+        self.runs = QueryRuns(self.data / "checkpoints", self.stored, self.options)
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
         try:
@@ -93,6 +95,7 @@ class HeadraceServer:
             self.stop()
             raise
         self.running = True
+        self.runs.begin()
         self.retention = LogRetention(lambda: list(self.objects.values()))
         self.retention.start()
 
@@ -121,19 +124,19 @@ class HeadraceServer:
                     self.unrecovered[key_of(lost.kind, lost.name)] = lost, why
                 break
             left = [stored for stored, _ in failed]
-        for served in list(self.objects.values()):
-            if served.query is not None and served.stored.state != "stopped":
-                served.query.start_if_possible()
+        wanted = [
+            served.query for served in list(self.objects.values())
+            if served.query is not None and served.stored.state != "stopped"
+        ]  # fmt: skip
+        self.runs.start_together(wanted)
 
     def stop(self) -> None:
         """Finish running batches, keep checkpoints, and release the data directory."""
         if self.running:
             self.retention.stop()
         self.running = False
+        self.runs.end()
         with self.lock:
-            for served in self.objects.values():
-                if served.query is not None:
-                    served.query.stop()
             for served in self.objects.values():
                 if served.log is not None:
                     served.log.close()
@@ -170,10 +173,6 @@ class HeadraceServer:
         """The log of an object."""
         return EventLog(self.data / "logs" / stored.folder, columns, durable=self.durable)
 
-    def checkpoint(self, stored: StoredObject) -> Path:
-        """The place of a query's checkpoint."""
-        return self.data / "checkpoints" / stored.folder
-
     def abandon(self, stored: StoredObject) -> None:
         """Remove what was begun for an object."""
         if stored.state == "creating":
@@ -200,19 +199,19 @@ class HeadraceServer:
         return self._key_locks[hash((name.lower(), key)) % _KEY_LOCKS]
 
     def remove_folders(self, stored: StoredObject) -> None:
-        """Remove the log and the checkpoint of an object."""
-        for folder in ("logs", "checkpoints"):
-            shutil.rmtree(self.data / folder / stored.folder, ignore_errors=True)
+        """Remove the log of an object, and forget its state."""
+        self.stored.forget_place(stored.id)
+        shutil.rmtree(self.data / "logs" / stored.folder, ignore_errors=True)
 
     def catch_up(self, node: Node) -> None:
         """Let the queries whose answers a plan reads take in what is there now; those that do not run stay behind."""
         for read in table_reads(node):
             served = self.objects.get(key_of("stream", read.table.name))
             query = served.query if served is not None and served.published is read.table else None
-            if query is not None and query.running is not None and query.state == "running":
+            if query is not None and query.state == "running":
                 self.catch_up(query.node)
                 with suppress(HeadraceError):  # it has failed meanwhile
-                    query.running.process_all_available()
+                    query.process_all_available()
 
     # --- clients -----------------------------------------------------------------------------------------------------
 

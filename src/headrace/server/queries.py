@@ -1,107 +1,159 @@
-"""The queries of a server: each runs from a checkpoint of its own, and one that fails takes no other down."""
+"""The queries of a server: their plans, settings and states. `runs.py` lets them run."""
 
 from __future__ import annotations
 
 import json
 import logging
-import shutil
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.api.running import start_all
 from headrace.errors import HeadraceError, ServerError
 from headrace.host.driving.query import Query
-from headrace.host.live_tables import table_reads
-from headrace.io.live_table import LiveTableRead
+from headrace.host.live_tables import followed, table_reads
+from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Sink
-from headrace.plan.nodes import Node
+from headrace.plan.nodes import Node, sources_of
+from headrace.plan.policies import Heartbeat
 from headrace.server.catalog import StoredObject
+from headrace.server.published import ClientRows, DiskLog, LogSink
 
-__all__ = ["QUERY_SETTINGS", "QueryState", "ServedQuery"]
+if TYPE_CHECKING:
+    from headrace.server.log import EventLog
+    from headrace.server.runs import QueryRuns
 
-#: What `ALTER QUERY … SET` changes, as options of a start.
-QUERY_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips", "retention")
+__all__ = ["QUERY_SETTINGS", "START_SETTINGS", "QueryState", "ServedQuery"]
+
+#: The settings that are options of a start, and all that `ALTER QUERY … SET` changes.
+START_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips")
+QUERY_SETTINGS = (*START_SETTINGS, "retention", "isolated")
 QueryState = Literal["running", "stopped", "failed", "ended"]
 _log = logging.getLogger("headrace.server")
 
 
-@dataclass
+@dataclass(eq=False)
 class ServedQuery:
-    """A query of the catalog: its plan and sink, its checkpoint, and the running query, if it runs."""
+    """A query of the catalog: its plan and sink, and its part of a run, if it runs."""
 
     stored: StoredObject
     node: Node
     sink: Sink
-    checkpoint: Path
-    #: Where it runs.
-    options: Mapping[str, Any]
+    runs: QueryRuns
     settings: dict[str, Any] = field(default_factory=dict)
-    running: Query | None = None
     failure: HeadraceError | None = None
 
     def __post_init__(self) -> None:
         self.settings = json.loads(self.stored.settings)
-        self._lock = threading.RLock()
         #: Up to where it had read streams of the server when it was stopped.
         self._reached: dict[str, int] = {}
-
-    def reached(self, stream: str) -> int:
-        """The offset up to which it has read a stream of the server; 0 if that is not known."""
-        with self._lock:
-            if self.running is None:
-                return self._reached.get(stream, 0)
-            sources = {
-                source.fingerprint for source in self.running.line.sources
-                if isinstance(source.origin, AdapterRead) and isinstance(source.origin.adapter, LiveTableRead)
-                and source.origin.adapter.table.name == stream
-            }  # fmt: skip
-            return min(
-                (offset for (source, _), offset in self.running.driver.delivered.items() if source in sources),
-                default=0,
-            )
+        #: Whether its plan is made to be shared; fixed from the beginning, because its checkpoint depends on it.
+        self.shares = self._why_never() == ""
 
     @property
     def name(self) -> str:
         return self.stored.name
 
     @property
+    def running(self) -> Query | None:
+        """The running query of the host, which may compute others, too."""
+        run = self.runs.run_of(self)
+        return None if run is None else run.query
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where its state is."""
+        return self.runs.checkpoint(self)
+
+    @property
     def state(self) -> QueryState:
         """Whether it runs, was stopped, or has failed."""
+        run = self.runs.run_of(self)
         if self.error is not None:
             return "failed"
-        if self.running is None:
+        if run is None:
             return "stopped"
-        return "running" if self.running.is_active else "ended"
+        # A run of several that fails is divided, and goes on.
+        return "running" if len(run.members) > 1 or run.query.is_active else "ended"
 
     @property
     def error(self) -> BaseException | None:
         """Why it has failed."""
         if self.failure is not None:
             return self.failure
-        return None if self.running is None else self.running.exception()
+        run = self.runs.run_of(self)
+        return run.failure if run is not None and len(run.members) == 1 else None
+
+    # --- sharing -----------------------------------------------------------------------------------------------------
+
+    @property
+    def start_settings(self) -> dict[str, Any]:
+        """The settings that queries have in common that run together."""
+        return {name: value for name, value in self.settings.items() if name in START_SETTINGS}
+
+    def why_alone(self) -> str:
+        """Why it may not run together with others now; empty if it may."""
+        if self.settings.get("isolated"):
+            return "it is isolated"
+        cut = [log for log in self._logs() if log.kept]
+        return self._why_never() or ("a stream that it reads has lost its beginning" if cut else "")
+
+    def _why_never(self) -> str:
+        if not isinstance(self.sink, LogSink):
+            return "its answers leave the server"
+        for source in sources_of(followed(self.node)):
+            adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
+            if not isinstance(adapter, (ClientRows, LiveTableRead)):
+                return f"it reads {source.origin}, which is not a stream of the server"
+            if isinstance(source.policy, Heartbeat) or source.policy.idle is not None:
+                return f"the progress of {source.origin} follows the clock"
+        return ""
+
+    def _logs(self) -> list[EventLog]:
+        """The logs that it reads."""
+        found = []
+        for source in sources_of(self.node):
+            adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
+            if isinstance(adapter, ClientRows) and adapter.log is not None:
+                found.append(adapter.log)
+            if isinstance(adapter, LiveTableRead) and isinstance(adapter.table, ChangingTable):
+                log = adapter.table.row_log
+                found += [log.log] if isinstance(log, DiskLog) else []
+        return found
+
+    # --- progress ----------------------------------------------------------------------------------------------------
+
+    def reached(self, stream: str) -> int:
+        """The offset up to which it has read a stream of the server; 0 if that is not known."""
+        running = self.running
+        return self._reached.get(stream, 0) if running is None else _reached(running, stream)
+
+    def note_reached(self, ended: Query) -> None:
+        """Note up to where it has read, when the query of the host has ended."""
+        self._reached = {read.table.name: _reached(ended, read.table.name) for read in table_reads(self.node)}
+
+    def process_all_available(self) -> None:
+        """Wait until it has processed all input that exists now, also if it joins a run or leaves one meanwhile."""
+        while (running := self.running) is not None:
+            running.process_all_available()
+            if running is self.running:
+                return
+
+    # --- start and stop ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start it, or go on from its checkpoint; an error is raised, and kept."""
-        with self._lock:
-            if self.state == "running":
-                return
-            self.stop()
-            try:
-                self.running = start_all(
-                    [(self.node, self.sink)], checkpoint=str(self.checkpoint), name=self.name,
-                    **self.options, **{name: value for name, value in self.settings.items() if name != "retention"},
-                )  # fmt: skip
-            except HeadraceError as error:
-                self.failure = error
-                raise
-            self.failure = None
+        if self.state == "running":
+            return
+        self.stop()
+        try:
+            self.runs.start(self)
+        except HeadraceError as error:
+            self.failure = error
+            raise
 
     def start_if_possible(self) -> None:
-        """Start it at a start of the server: what fails is kept, for people to see."""
+        """Start it; what fails is kept, for people to see."""
         try:
             self.start()
         except HeadraceError as error:
@@ -112,14 +164,18 @@ class ServedQuery:
 
     def stop(self) -> None:
         """Stop it after its batch; the checkpoint stays."""
-        with self._lock:
-            if self.running is not None:
-                reads = {read.table.name for read in table_reads(self.node)}
-                self.running.stop()
-                self._reached = {stream: self.reached(stream) for stream in reads}
-            self.running, self.failure = None, None
+        self.runs.stop(self)
+        self.failure = None
 
     def drop(self) -> None:
-        """Stop it and remove its checkpoint."""
-        self.stop()
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        """Stop it and remove its state."""
+        self.runs.drop(self)
+
+
+def _reached(running: Query, stream: str) -> int:
+    sources = {
+        source.fingerprint for source in running.line.sources
+        if isinstance(source.origin, AdapterRead) and isinstance(source.origin.adapter, LiveTableRead)
+        and source.origin.adapter.table.name == stream
+    }  # fmt: skip
+    return min((offset for (source, _), offset in running.driver.delivered.items() if source in sources), default=0)

@@ -189,8 +189,7 @@ class ServerSession(QueryStatements, SqlSession):
         return published
 
     def _query_of(self, stored: StoredObject, stream: Stream, sink: Sink) -> ServedQuery:
-        checkpoint = self.server.checkpoint(stored)
-        return ServedQuery(stored, plain(stream).node, sink, checkpoint, self.server.options)
+        return ServedQuery(stored, plain(stream).node, sink, self.server.runs)
 
     def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
         name = part.name.text

@@ -114,6 +114,15 @@ class LocalStorage(Storage):
                 os.unlink(draft)  # noqa: PTH108 - for the same reason
         return True
 
+    def link(self, key: str, file: Path) -> None:
+        """Give a file of another storage on this file system a name here, unless the name is taken."""
+        target = self.path / key
+        with _store_errors(f"cannot link {str(target)!r}"), suppress(FileExistsError):
+            self._make_folder(target.parent)
+            os.link(file, target)
+            if self.durable:
+                _flush_folder(str(target.parent))
+
     def _make_folder(self, folder: Path) -> None:
         """Create a folder and its parents; their names are on disk before anything in them counts."""
         if not folder.is_dir():

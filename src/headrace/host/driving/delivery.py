@@ -29,7 +29,7 @@ __all__ = ["CTI_PART", "DeliveryPart", "deliver", "deliver_all", "deliveries_of"
 
 #: The part of a batch's CTI, after all rows.
 CTI_PART = -1
-_THREADS = 4
+_THREADS = 16
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
 from headrace.time import NEG_INFINITY
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "is_published", "mark_published"]
 
 _MARKER = "published"
 #: How long the last delivery may take when a query is stopped, in seconds; then it is left to the next start.
@@ -144,7 +144,7 @@ class Publisher:
     def _mark(self, commit: Commit) -> None:
         """Record that the outputs of a commit were delivered."""
         if self._marks:
-            self._storage.create(f"{_MARKER}/{commit.batch:012d}", b"", lasting=False)
+            mark_published(self._storage, commit.batch)
             for key in self._storage.keys(_MARKER):
                 if number_of(key) < commit.batch:
                     self._storage.remove(key)
@@ -171,11 +171,21 @@ class Publisher:
                 columns = Schema(tuple(f for f in self._outputs[number].schema if f.name != ENDED))
                 batch = -1 if last is None else last.batch
                 patiently(partial(sink.open, owner, number, columns, batch), str(sink))
-        if last is not None and self._marks and f"{_MARKER}/{last.batch:012d}" not in self._storage.keys(_MARKER):
+        if last is not None and self._marks and not is_published(self._storage, last.batch):
             self.publish(last)
             self.settle()
         elif last is not None:
             self._publish_files(last)
+
+
+def mark_published(storage: Storage, batch: int) -> None:
+    """Record that a batch was delivered."""
+    storage.create(f"{_MARKER}/{batch:012d}", b"", lasting=False)
+
+
+def is_published(storage: Storage, batch: int) -> bool:
+    """Whether a batch is known to be delivered."""
+    return f"{_MARKER}/{batch:012d}" in storage.keys(_MARKER)
 
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:

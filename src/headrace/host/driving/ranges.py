@@ -51,7 +51,11 @@ class RangePositions:
         self._one = isinstance(source.lifetime, Arrival)
         #: For every known partition, the next offset, and when new rows were last seen, in ticks of the clock.
         self.next: dict[str, int] = {}
+        #: Where each was begun, or was continued after a gap.
+        self.began: dict[str, int] = {}
         self.heard: dict[str, int] = {}
+        #: Offsets up to which partitions may be read for now, and no others; None: there is no bound.
+        self.hold: Mapping[str, int] | None = None
         #: Where partitions ended at the latest look, and how many offsets wait.
         self.ends: dict[str, int] = {}
         self.waiting = 0
@@ -80,7 +84,9 @@ class RangePositions:
             start = self._start(partition, offsets, clock)
             if offsets.end > start:
                 self.heard[partition] = clock
-                ready.append((partition, Offsets(start, offsets.end)))
+            end = offsets.end if self.hold is None else min(offsets.end, self.hold.get(partition, start))
+            if end > start:
+                ready.append((partition, Offsets(start, end)))
         self._looked = True
         self.ends = {partition: offsets.end for partition, offsets in reached.items()}
         self.waiting = sum(offsets.end - offsets.first for _, offsets in ready)
@@ -90,7 +96,7 @@ class RangePositions:
         """Where the next range of a partition starts."""
         if partition not in self.next:
             begin = offsets.first if self._looked else self.adapter.begin(partition, offsets)
-            self.next[partition] = begin
+            self.next[partition] = self.began[partition] = begin
             self.chosen = self.chosen or begin != offsets.first
             self.heard[partition] = clock
         start = self.next[partition]
@@ -117,7 +123,7 @@ class RangePositions:
             )
         _log.warning("%s: offsets %d to %d; it reads on", what, start, offsets.first - 1)
         self.news["lost_offsets"] += missing
-        self.next[partition] = offsets.first
+        self.next[partition] = self.began[partition] = offsets.first
 
     def _bounded(self, ready: Sequence[tuple[str, Offsets]], rows: int) -> list[ReadRange]:
         """Ranges of about this many rows: partitions with less take what they have, the others an equal share."""
@@ -140,7 +146,7 @@ class RangePositions:
             self.heard.setdefault(name, clock)
             if name in self._committed:
                 self.news["lost_offsets"] += start - self.next[name]
-            self.next[name] = start
+            self.next[name] = self.began[name] = start
         self._looked = self._looked or bool(begins)
 
     def silent(self, ranges: Sequence[ReadRange], clock: int) -> tuple[tuple[str, bool], ...]:
@@ -201,10 +207,14 @@ class RangePositions:
 
     def saved(self) -> dict[str, Any]:
         """All of it, as JSON values."""
-        return {"scalars": {"next": dict(self.next), "heard": dict(self.heard)}, "traces": {}}
+        return {
+            "scalars": {"next": dict(self.next), "began": dict(self.began), "heard": dict(self.heard)}, "traces": {}
+        }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any], held: Mapping[str, Segment]) -> None:  # noqa: ARG002 - as files do
         """Restore a saved value."""
-        self.next, self.heard = dict(saved["scalars"]["next"]), dict(saved["scalars"]["heard"])
+        numbers = saved["scalars"]
+        self.next, self.heard = dict(numbers["next"]), dict(numbers["heard"])
+        self.began = dict(numbers.get("began", {}))  # an earlier Headrace had none
         self._committed = dict(self.next)
         self._looked = True

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.errors import PlanError
+from headrace.host.driving.adoption import DIVERTED, Adoption, adopt
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.pace import Pace
@@ -27,7 +28,7 @@ from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
 from headrace.io.origins import AdapterRead, Events, Files, HostRead, check_frames
 from headrace.io.sinks import FileSink, Sink
-from headrace.optimizer import optimize
+from headrace.optimizer import RULES, SHARED_RULES, Rule, optimize
 from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Node, Output, Source, diverted_streams, sources_of
 from headrace.stages.cut import Line, cut
@@ -92,6 +93,10 @@ class StartRequest:
     max_trips: int | None = None
     rows_per_batch: int | None = None
     timeout: DurationLike | None = None
+    #: Whether each output is planned apart, so that its operators are the same whichever others there are, and those
+    #: that several have in common are one; and what a new checkpoint continues.
+    apart: bool = False
+    adoption: Adoption | None = None
 
     @property
     def patience(self) -> float | None:
@@ -114,7 +119,8 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
     if not pairs:
         raise PlanError("a query needs at least one sink", instead="stream.start(hr.console())")
     outputs = [
-        Output(prepared(node, sink), f"{i} {type(sink).__name__.lower()}") for i, (node, sink) in enumerate(pairs)
+        Output(prepared(node, sink), str(sink) if request.apart else f"{i} {type(sink).__name__.lower()}")
+        for i, (node, sink) in enumerate(pairs)
     ]
     sinks: list[Sink] = [sink.showing(dates=node.dates) for node, sink in pairs]
     _check_places(outputs, sinks, request.checkpoint)
@@ -127,6 +133,8 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
         with host.explaining():
             host.connect()
             query = _build(host, place, outputs, sinks, request)
+            if request.adoption is not None:
+                request.adoption.adopted()
             _begin(query, host, outputs)
     except BaseException:
         place.close()
@@ -136,11 +144,12 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
 
 def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], request: StartRequest) -> Query:
     """A query that owns its checkpoint and its sinks, and is not started."""
-    _add_side_outputs(outputs, sinks, place)
-    plan = _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)
+    plan = _apart(host, place, outputs, sinks) if request.apart else _together(host, place, outputs, sinks)
     count = place.buckets(request.buckets, host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
+    if request.adoption is not None:
+        adopt(request.adoption, place, line, count)
     sinks = place.continued(sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
     services = {number: sink for number, sink in enumerate(sinks) if isinstance(sink, SinkAdapter)}
@@ -203,16 +212,43 @@ def _check_apart(read: str, written: Sequence[str]) -> None:
             )
 
 
+def _together(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink]) -> tuple[Output, ...]:
+    """The plan of all outputs as one query, which gets the outputs and sinks of diverted rows, too."""
+    _add_side_outputs(outputs, sinks, place)
+    return _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)
+
+
+def _apart(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink]) -> tuple[Output, ...]:
+    """The plans of outputs, each made apart with its diverted rows; what is equal in several of them is there once."""
+    main: list[Output] = []
+    sides: dict[str, Output] = {}
+    for output in outputs:
+        own = [Output(side, "diverted") for side in diverted_streams(output, whole=False)]
+        planned, *diverted = _on_disk((output, *own), place, host, SHARED_RULES)
+        main.append(planned)
+        sides |= {side.input.fingerprint: side for side in diverted}
+    for fingerprint, side in sides.items():
+        sinks.append(_diverted_sink(place, fingerprint, side))
+    outputs += [replace(side, name=f"diverted {fingerprint}") for fingerprint, side in sides.items()]
+    return (*main, *outputs[len(main) :])
+
+
+def _diverted_sink(place: Checkpoint, name: str, side: Output) -> FileSink:
+    return FileSink("final", (), f"{place.place}/{DIVERTED}/{name}", "jsonl").showing(dates=side.dates)
+
+
 def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
     """Keep diverted rows that the query does not read in the checkpoint."""
     taken = [output.input for output in outputs]
     sides = [side for side in diverted_streams(*outputs, whole=False) if side not in taken]
     for i, side in enumerate(sides):
         outputs.append(Output(side, f"diverted {i}"))
-        sinks.append(FileSink("final", (), f"{place.place}/diverted/{i}", "jsonl").showing(dates=side.dates))
+        sinks.append(_diverted_sink(place, str(i), outputs[-1]))
 
 
-def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[Output, ...]:
+def _on_disk(
+    outputs: Sequence[Output], place: Checkpoint, host: Host, rules: Sequence[Rule] = RULES
+) -> tuple[Output, ...]:
     """The plan over files: rows in memory are written to files, and rows that the loop cannot read are too."""
 
     def stored(source: Source) -> Node:
@@ -220,7 +256,7 @@ def _on_disk(outputs: Sequence[Output], place: Checkpoint, host: Host) -> tuple[
             return replace(source, origin=place.spill(source.origin))
         return host.stored(source, place)
 
-    on_disk = optimize(rewrite_sources(tuple(outputs), stored))
+    on_disk = optimize(rewrite_sources(tuple(outputs), stored), rules)
     return rewrite_sources(on_disk, lambda source: host.fed(source, place))
 
 

@@ -18,7 +18,7 @@ from headrace.io.sinks import Sink
 from headrace.plan.nodes import Node, Output, sources_of
 from headrace.time import DurationLike
 
-__all__ = ["start_local"]
+__all__ = ["LocalHost", "start_local"]
 
 
 def start_local(
@@ -41,13 +41,13 @@ def start_local(
     batch.
     """
     return start_on(
-        _LocalHost(),
+        LocalHost(),
         pairs,
         StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch, timeout),
     )
 
 
-class _LocalHost(Host):
+class LocalHost(Host):
     """Tasks run in threads of this process."""
 
     def check(self, outputs: Sequence[Output]) -> None:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from headrace.columnar import concat
 from headrace.errors import CheckpointError
 from headrace.host.driving.plan import Plan
+from headrace.host.driving.publish import is_published
 from headrace.host.saved.folder import SavedCheckpoint
 from headrace.host.saved.tables import living
 from headrace.io.object_batches import batches_at
@@ -245,7 +246,7 @@ def _check_published(log: Log, last: Commit) -> None:
     missing = []
     for output in last.record["outputs"]:
         if "deliveries" in output or "rows" in output:
-            if f"published/{last.batch:012d}" not in log.storage.keys("published"):
+            if not is_published(log.storage, last.batch):
                 missing.append("a service" if "deliveries" in output else "a sink of the query's process")
         elif output.get("parts") or output.get("moved"):
             there = last.batch in batches_at(output["path"]).committed()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 from headrace.time import DurationLike
 
-__all__ = ["start_query"]
+__all__ = ["SparkHost", "start_query"]
 
 
 def start_query(
@@ -63,7 +63,7 @@ def start_query(
     every worker can reach, for Spark's log of what it has read, and the rows that no batch has taken yet. It is part of
     the checkpoint: the query continues only with both.
     """
-    host = _SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint), py_files)
+    host = SparkHost(spark, master, options, _checked(checkpoint, spark_checkpoint), py_files)
     return start_on(
         host,
         pairs,
@@ -86,16 +86,16 @@ def _checked(checkpoint: str | None, spark_checkpoint: str | None) -> str | None
     return directory
 
 
-class _SparkHost(Host):
+class SparkHost(Host):
     """Runs tasks in Spark jobs; Spark writes sources that only it can read to files."""
 
     def __init__(
         self,
-        spark: SparkSession | None,
-        master: str | None,
-        options: dict[str, str] | None,
-        checkpoint: str | None,
-        py_files: Sequence[str],
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        options: dict[str, str] | None = None,
+        checkpoint: str | None = None,
+        py_files: Sequence[str] = (),
     ) -> None:
         self._session, self._master, self._options, self._py_files = spark, master, options, py_files
         #: The directory of Spark's own log, if not in the query's checkpoint.

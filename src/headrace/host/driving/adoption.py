@@ -1,0 +1,256 @@
+"""Adoption: a new checkpoint that continues what other checkpoints have computed.
+
+Queries that share work run as one, with one checkpoint. When a query joins or leaves, the queries that run together
+change, and so does their plan; but operators are identified by their fingerprints, and one that is in the old plan and
+in the new one goes on with its state: nothing is computed again. A new checkpoint is made for the new plan. Its first
+commit is put together from the last commits of the old checkpoints, its *origins*: the positions of the sources, the
+state of the operators that the new plan has, and how far its outputs were promised. Files of state are linked, not
+copied, where they are in directories.
+
+**When this is right.** The state of an operator after a batch is a function of the input up to there (the law, rule
+1.5: batches never show). So the states of two queries fit together if both have read their common sources up to the
+same offsets, from the same beginning, and have heard the same promises: `check_aligned` raises if not. An operator of
+the new plan that has state, and that no origin has, is an error, too. All origins must have delivered what they have
+committed, because the new checkpoint delivers nothing of theirs.
+
+**All or nothing.** Before its commit a new checkpoint is a directory that nobody uses. The caller records that it takes
+the place of its origins (`Adoption.adopted`) after the commit and before the first new batch; then the origins are
+removed. A crash before the record leaves the origins as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CheckpointError
+from headrace.host.driving.checkpoint import Checkpoint
+from headrace.host.driving.plan import Plan
+from headrace.host.driving.publish import is_published, mark_published
+from headrace.stages.cut import Line
+from headrace.stages.declared import declared
+from headrace.stages.pickled import PICKLED, owner_mark
+from headrace.stages.stage import segment_names
+from headrace.store.blocks import Ledger
+from headrace.store.log import COMMITS, EPOCHS, FLOORS, Commit, Log, process_mark
+from headrace.store.storage import LocalStorage
+from headrace.time import NEG_INFINITY
+
+__all__ = ["DIVERTED", "Adoption", "adopt", "check_aligned"]
+
+#: The directory of a checkpoint with the rows that were not used.
+DIVERTED = "diverted"
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What a new checkpoint continues: the checkpoints, and where each of its outputs is in one of them.
+
+    An output is (origin, number of the output there); None for one that has not begun. `adopted` is called when the new
+    checkpoint is whole, before its query runs.
+    """
+
+    origins: Sequence[Path]
+    outputs: Sequence[tuple[int, int] | None]
+    adopted: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, eq=False)
+class _OldCheckpoint:
+    path: Path
+    storage: LocalStorage
+    commit: Commit
+    #: The outputs of diverted rows, by the names of their directories.
+    diverted: Mapping[str, int]
+
+
+def adopt(adoption: Adoption, place: Checkpoint, line: Line, buckets: int) -> None:
+    """Write the first commit of a new checkpoint, unless it has one, or its origins have none."""
+    if Log(place.storage).last() is not None:
+        return
+    origins = [_opened(path) for path in adoption.origins]
+    begun = [origin for origin in origins if origin is not None]
+    if not begun:
+        return
+    check_aligned([origin.commit for origin in begun])
+    for origin in begun:
+        _link_data(origin, place)
+    outputs = [None if found is None else (origins[found[0]], found[1]) for found in adoption.outputs]
+    batch = max(origin.commit.batch for origin in begun) + 1
+    epoch = max(origin.commit.epoch for origin in begun)
+    record = _record(begun, outputs, place, line, buckets)
+    ledger = Ledger()
+    for origin in reversed(begun):  # of blocks with the same name those of the first origin count
+        part = Ledger.of(origin.commit)
+        ledger.files |= part.files
+        ledger.blocks |= part.blocks
+        ledger.inline |= part.inline
+    operators = [state for states in record["state"].values() for state in states.values()]
+    ledger.keep(segment_names([*operators, *record["positions"].values()]))
+    storage = place.storage
+    storage.create(f"{FLOORS}/{batch:012d}", b"")
+    storage.create(f"{EPOCHS}/{epoch:08d}-ended", process_mark(ended=True))
+    mark_published(storage, batch)
+    storage.create(
+        f"{COMMITS}/{batch:012d}", Commit(batch, epoch, record, ledger.files, ledger.blocks, ledger.inline).packed()
+    )
+
+
+def _opened(path: Path) -> _OldCheckpoint | None:
+    """An origin; None if it has not begun. `CheckpointError` if its last batch may be missing from its outputs."""
+    storage = LocalStorage(path / "store")
+    commit = Log(storage).last()
+    if commit is None:
+        return None
+    record = commit.record
+    if record["feedback"]:
+        raise CheckpointError("changes go round a loop of the query", given=str(path))
+    if not is_published(storage, commit.batch):
+        raise CheckpointError("the last batch has not been delivered", given=str(path))
+    paths = {number: about["path"] for number, about in enumerate(record["outputs"]) if "path" in about}
+    return _OldCheckpoint(path, storage, commit, {Path(found).name: number for number, found in paths.items()})
+
+
+def check_aligned(commits: Sequence[Commit]) -> None:
+    """`CheckpointError` unless what the commits have in common is at the same place."""
+    first, *others = [commit.record for commit in commits]
+    for other in others:
+        if first["buckets"] != other["buckets"]:
+            raise CheckpointError(
+                "states are divided among different numbers of buckets",
+                given=f"{first['buckets']} and {other['buckets']} buckets",
+            )
+        for source in first["sources"].keys() & other["sources"].keys():
+            for what, name in _COMPARED:
+                one, two = (_about(record, what, source, name) for record in (first, other))
+                if one != two:
+                    raise CheckpointError(
+                        f"the queries have read a source differently: other {what} ({name or 'progress'})",
+                        given=f"{one} and {two}",
+                    )
+
+
+#: What two queries must agree on for each source that they have in common.
+_COMPARED = (("positions", "next"), ("positions", "began"), ("sources", ""), ("keys", ""), ("channels", ""))
+
+
+def _about(record: Mapping[str, Any], what: str, source: str, name: str) -> Any:
+    found = record.get(what, {}).get(source)
+    return found["scalars"].get(name) if name and found is not None else found
+
+
+def _record(
+    origins: Sequence[_OldCheckpoint],
+    outputs: Sequence[tuple[_OldCheckpoint | None, int] | None],
+    place: Checkpoint,
+    line: Line,
+    buckets: int,
+) -> dict[str, Any]:
+    records = [origin.commit.record for origin in origins]
+    if any(record["buckets"] != buckets for record in records):
+        raise CheckpointError("states are divided among another number of buckets", given=f"{buckets} buckets")
+    sources = [source.fingerprint for source in line.sources]
+
+    def of_sources(what: str) -> dict[str, Any]:
+        found = {name: record[what][name] for record in reversed(records) for name in record.get(what, ())}
+        return {name: found[name] for name in sources if name in found}
+
+    depth, names = range(1, line.depth + 1), {str(source.origin) for source in line.sources}
+    trips = {loop: t for record in records for stage in record["stages"].values() for loop, t in stage["trips"].items()}
+    wanted = {end.loop.fingerprint for end in line.loops}
+    return {
+        "plan": Plan().to_json(),
+        "time": time.time(),
+        "buckets": buckets,
+        "outputs": [_output(found) for found in outputs] + _sides(origins, place, line, len(outputs)),
+        "examples": {n: row for record in reversed(records) for n, row in record["examples"].items() if n in names},
+        "counts": {n: c for record in reversed(records) for n, c in record["counts"].items() if n in names},
+        "files": of_sources("files"),
+        "positions": of_sources("positions"),
+        "operators": {f: size for record in records for f, size in record["operators"].items() if f in line.levels},
+        "channels": of_sources("channels"),
+        "sources": of_sources("sources"),
+        "keys": of_sources("keys"),
+        "state": _state(records, line, buckets),
+        "stages": {
+            f"{level}/{bucket}": {
+                "token": uuid.uuid4().hex, "trips": {loop: t for loop, t in trips.items() if loop in wanted},
+            }
+            for level in depth for bucket in range(buckets)
+        },
+        "feedback": [],
+        "circulating": False,
+    }  # fmt: skip
+
+
+def _state(records: Sequence[Mapping[str, Any]], line: Line, buckets: int) -> dict[str, Any]:
+    """The state of every operator of the new plan; pickled states get their new query as the owner."""
+    found: dict[str, Any] = {}
+    holding = declared(line)
+    for node in line.nodes:
+        if node.linear or line.levels[node.fingerprint] == 0:
+            continue
+        saved = next((r["state"][node.fingerprint] for r in records if node.fingerprint in r["state"]), None)
+        if saved is None and node.fingerprint in holding:
+            raise CheckpointError(f"no checkpoint has the state of {node.describe()}", given=node.fingerprint)
+        empty: dict[str, Any] = {str(bucket): {"scalars": {}, "traces": {}} for bucket in range(buckets)}
+        found[node.fingerprint] = {
+            bucket: {**state, "traces": _owned(line, node.fingerprint, state["traces"])}
+            for bucket, state in (empty if saved is None else saved).items()
+        }
+    return found
+
+
+def _owned(line: Line, operator: str, traces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    mark = owner_mark(line, operator)
+    return {name: {**trace, PICKLED: mark} if PICKLED in trace else dict(trace) for name, trace in traces.items()}
+
+
+def _output(found: tuple[_OldCheckpoint | None, int] | None) -> dict[str, Any]:
+    """The entry of an output that has nothing to deliver."""
+    origin = None if found is None else found[0]
+    if found is None or origin is None:
+        return {"cti": NEG_INFINITY, "high": NEG_INFINITY, "deliveries": [], "moved": False}
+    about = origin.commit.record["outputs"][found[1]]
+    return {"cti": about["cti"], "high": about["high"], "deliveries": [], "moved": False}
+
+
+def _sides(origins: Sequence[_OldCheckpoint], place: Checkpoint, line: Line, first: int) -> list[dict[str, Any]]:
+    """The entries of the outputs of diverted rows, whose directories move to the new checkpoint."""
+    assert place.path is not None
+    entries = []
+    for output in line.outputs[first:]:
+        name = output.input.fingerprint
+        to = place.path / DIVERTED / name
+        origin = next((origin for origin in origins if name in origin.diverted), None)
+        if origin is None:
+            entries.append({"cti": NEG_INFINITY, "high": NEG_INFINITY, "path": str(to), "parts": [], "moved": False,
+                            "batches": 0, "sum": 0, "new": True})  # fmt: skip
+            continue
+        about = origin.commit.record["outputs"][origin.diverted[name]]
+        _link_folder(origin.path / DIVERTED / name, to, place.owner)
+        entries.append({**about, "path": str(to), "parts": [], "moved": False})
+    return entries
+
+
+def _link_folder(origin: Path, to: Path, owner: str) -> None:
+    """The batches of a directory in another one, which belongs to the new query."""
+    to.mkdir(parents=True, exist_ok=True)
+    for entry in origin.iterdir():
+        if entry.is_dir() and not entry.name.startswith("_"):
+            shutil.copytree(entry, to / entry.name, copy_function=os.link, dirs_exist_ok=True)
+    (to / "_owner").write_text(owner)
+
+
+def _link_data(origin: _OldCheckpoint, place: Checkpoint) -> None:
+    """The files of state, under the same names in the new checkpoint."""
+    storage = place.storage
+    assert isinstance(storage, LocalStorage)
+    for name in origin.commit.files:
+        storage.link(name, origin.storage.path / name)
