@@ -26,7 +26,8 @@ CREATE TABLE IF NOT EXISTS objects (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL,
     owner TEXT NOT NULL, created REAL NOT NULL, state TEXT NOT NULL, settings TEXT NOT NULL DEFAULT '{}'
 );
-CREATE TABLE IF NOT EXISTS places (query INTEGER PRIMARY KEY, folder TEXT NOT NULL, output INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS places (query INTEGER PRIMARY KEY, folder TEXT NOT NULL, output INTEGER NOT NULL,
+    outputs INTEGER NOT NULL);
 """
 
 
@@ -58,10 +59,11 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class QueryPlace:
-    """Where the state of a query is: the directory of a checkpoint, and the number of its output there."""
+    """Where the state of a query is: the directory of a checkpoint, and which of how many outputs is its own there."""
 
     folder: str
     output: int
+    outputs: int
 
 
 class StoredCatalog:
@@ -111,13 +113,13 @@ class StoredCatalog:
 
     def places(self) -> dict[int, QueryPlace]:
         """The places of queries that have begun, by the number of the object."""
-        return {query: QueryPlace(folder, output) for query, folder, output in self._database.rows("SELECT * FROM places")}
+        return {query: QueryPlace(*place) for query, *place in self._database.rows("SELECT * FROM places")}
 
     def set_places(self, places: Mapping[int, QueryPlace]) -> None:
         """Record that queries have new places, all of them or none."""
         with self._database.changing() as database:
-            rows = [(query, place.folder, place.output) for query, place in places.items()]
-            database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?)", rows)
+            rows = [(query, place.folder, place.output, place.outputs) for query, place in places.items()]
+            database.executemany("INSERT OR REPLACE INTO places VALUES (?, ?, ?, ?)", rows)
 
     def forget_place(self, query: int) -> None:
         """Forget the place of a query."""

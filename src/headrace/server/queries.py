@@ -42,6 +42,8 @@ class ServedQuery:
     runs: QueryRuns
     settings: dict[str, Any] = field(default_factory=dict)
     failure: HeadraceError | None = None
+    #: Whether it was created to share no work.
+    isolated: bool = False
 
     def __post_init__(self) -> None:
         self.settings = json.loads(self.stored.settings)
@@ -99,6 +101,8 @@ class ServedQuery:
         return self._why_never() or ("a stream that it reads has lost its beginning" if cut else "")
 
     def _why_never(self) -> str:
+        if self.isolated:
+            return "it was created WITH (ISOLATED)"
         if not isinstance(self.sink, LogSink):
             return "its answers leave the server"
         for source in sources_of(followed(self.node)):

@@ -52,6 +52,8 @@ __all__ = ["QueryRun", "QueryRuns"]
 _log = logging.getLogger("headrace.server")
 #: How often runs are looked at that may join, or have failed, in seconds.
 _LOOK_SECONDS = 0.1
+#: How long queries are waited for that are started one after the other, in seconds: they join together.
+_WAIT_SECONDS = 0.3
 #: A query has caught up when it has so many rows or fewer to read.
 _NEAR_ROWS = 20_000
 #: When runs that could not become one are tried again, in seconds.
@@ -87,6 +89,12 @@ class QueryRun:
         found = self.positions.values()
         return sum(end - p.next.get(name, 0) for p in found for name, end in dict(p.ends).items())
 
+    @property
+    def is_going(self) -> bool:
+        """Whether it has run a batch since its start, or found nothing to read: else it may be about to fail."""
+        looked = all(positions.ends for positions in self.positions.values())
+        return looked and (self.waiting == 0 or bool(self.query.batch_seconds))
+
     def hold(self, offsets: Mapping[str, Mapping[str, int]] | None) -> None:
         """Read up to these offsets for now, and nothing else; None: read everything."""
         for source, positions in self.positions.items():
@@ -106,7 +114,9 @@ class QueryRuns:
     def __post_init__(self) -> None:
         #: Held while runs change.
         self.lock = threading.RLock()
-        self._changed, self._ended = threading.Event(), False
+        self._ended = threading.Event()
+        #: When a query was started last, in seconds of the monotonic clock.
+        self._started = 0.0
         self._thread = threading.Thread(target=self._loop, name="headrace-sharing", daemon=True)
 
     # --- one query ---------------------------------------------------------------------------------------------------
@@ -125,7 +135,7 @@ class QueryRuns:
         """Let a query run, from its place."""
         with self.lock:
             self._start([query])
-        self._changed.set()
+            self._started = time.monotonic()
 
     def start_together(self, queries: Sequence[ServedQuery]) -> None:
         """Let queries run as they did when the server ended; why one does not start is kept, for people to see."""
@@ -138,7 +148,6 @@ class QueryRuns:
             for members in groups.values():
                 members.sort(key=lambda query: places[query.stored.id].output if query.stored.id in places else 0)
                 self._start_or_divide(members)
-        self._changed.set()
 
     def _start_or_divide(self, members: list[ServedQuery]) -> None:
         """Start a run; if that fails, start its halves."""
@@ -180,15 +189,10 @@ class QueryRuns:
 
     def _start(self, members: list[ServedQuery]) -> None:
         """Start a run of queries: from their checkpoint if it is that of these queries, else from a new one."""
-        places = self.stored.places()
+        places, count = self.stored.places(), len(members)
         own = [places.get(member.stored.id) for member in members]
-        shared = [place for place in places.values() if own[0] is not None and place.folder == own[0].folder]
         first = own[0]
-        if (
-            first is not None
-            and own == [QueryPlace(first.folder, i) for i in range(len(members))]
-            and len(shared) == len(own)
-        ):
+        if first is not None and own == [QueryPlace(first.folder, i, count) for i in range(count)]:
             self._begin(members, first.folder)
             return
         folder = f"{members[0].stored.folder}-{uuid.uuid4().hex[:8]}"
@@ -196,12 +200,12 @@ class QueryRuns:
         adoption = Adoption(
             [self.folder / origin for origin in origins],
             [None if place is None else (origins.index(place.folder), place.output) for place in own],
-            lambda: self.stored.set_places({m.stored.id: QueryPlace(folder, i) for i, m in enumerate(members)}),
+            lambda: self.stored.set_places({m.stored.id: QueryPlace(folder, i, count) for i, m in enumerate(members)}),
         )
         try:
             self._begin(members, folder, adoption)
         except BaseException:
-            if self.stored.places().get(members[0].stored.id) != QueryPlace(folder, 0):
+            if self.stored.places().get(members[0].stored.id) != QueryPlace(folder, 0, count):
                 shutil.rmtree(self.folder / folder, ignore_errors=True)
             raise
         self._remove_unused()
@@ -253,8 +257,7 @@ class QueryRuns:
 
     def end(self) -> None:
         """Stop all runs; they go on when the server starts again."""
-        self._ended = True
-        self._changed.set()
+        self._ended.set()
         if self._thread.ident is not None:
             self._thread.join()
         with self.lock:
@@ -262,10 +265,8 @@ class QueryRuns:
                 self._stop(run)
 
     def _loop(self) -> None:
-        while not self._ended:
-            self._changed.wait(_LOOK_SECONDS if len(self.runs) > 1 else 10 * _LOOK_SECONDS)
-            self._changed.clear()
-            if not self._ended:
+        while not self._ended.wait(_LOOK_SECONDS):
+            if time.monotonic() - self._started >= _WAIT_SECONDS:
                 try:
                     self.look()
                 except Exception:  # noqa: BLE001 - it is tried again
@@ -295,6 +296,7 @@ class QueryRuns:
         ready = [
             run for run in self.runs
             if run.tried_again <= now and run.failure is None and run.members[0].shares and run.query.is_active
+            and run.is_going
             and all(member.why_alone() == "" for member in run.members)
         ]  # fmt: skip
         for first in sorted(ready, key=lambda run: -len(run.members)):

@@ -31,6 +31,7 @@ from headrace.server.interface import Who
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import ServedQuery
 from headrace.server.query_statements import QueryStatements
+from headrace.server.sharing import sharing_explained, sharing_shown
 from headrace.sql import changes
 from headrace.sql import syntax as s
 from headrace.sql.bind import sources
@@ -39,10 +40,10 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
 from headrace.sql.bind.stored import is_relation, parts_of
-from headrace.sql.outcomes import Done, Outcome, ShownTable
+from headrace.sql.outcomes import Done, Outcome, ShownTable, Words
 from headrace.sql.parse import parse
 from headrace.sql.printer import to_sql
-from headrace.sql.session import SqlSession
+from headrace.sql.session import SqlSession, without_into
 from headrace.sql.view_statements import names_read
 
 if TYPE_CHECKING:
@@ -177,19 +178,20 @@ class ServerSession(QueryStatements, SqlSession):
             )  # fmt: skip
 
     def _publish(
-        self, kind: str, name: str, part: s.Statement, stream: Stream, *, relation: bool = False
-    ) -> PublishedStream:
+        self, kind: str, name: str, part: s.CreateStream | s.CreateView | s.Ask, stream: Stream, *,
+        relation: bool = False,
+    ) -> PublishedStream:  # fmt: skip
         """Run a query into a log under a name."""
         node = plain(stream).node
         with self._storing(kind, name, part) as stored:
             log = self.server.open_log(stored, log_columns(node.schema))
             published = PublishedStream(name, node.schema, log, dates=followed(node).dates)
-            query = self._query_of(stored, stream, LogSink(name=name, log=log))
+            query = self._query_of(stored, stream, LogSink(name=name, log=log), isolated=part.isolated)
             self._serve(stored, log=log, query=query, published=published, relation=relation)
         return published
 
-    def _query_of(self, stored: StoredObject, stream: Stream, sink: Sink) -> ServedQuery:
-        return ServedQuery(stored, plain(stream).node, sink, self.server.runs)
+    def _query_of(self, stored: StoredObject, stream: Stream, sink: Sink, *, isolated: bool = False) -> ServedQuery:
+        return ServedQuery(stored, plain(stream).node, sink, self.server.runs, isolated=isolated)
 
     def _create_table(self, context: Context, part: s.CreateTable) -> Outcome:
         name = part.name.text
@@ -369,12 +371,22 @@ class ServerSession(QueryStatements, SqlSession):
                 text = " ".join(stored.text.split())
                 rows.append((stored.name, stored.kind, f"failed: {why.message}", "", stored.owner, text))
             return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
+        if part.what == "sharing":
+            return sharing_shown(part, self.server)
         if part.what == "secrets":
             return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
         if part.what == "subscriptions":
             used = self.server.subscriptions.in_use()
             return ShownTable(part, ("subscriptions",), ((str(used),),))
         return super()._show(context, part)
+
+    def _explain(self, context: Context, part: s.Explain) -> Outcome:
+        outcome = super()._explain(context, part)
+        if part.analyze or not isinstance(outcome, Words):
+            return outcome
+        stream = plain(self._derived(context, without_into(part.target)))
+        name = part.target.text if isinstance(part.target, s.Name) else None
+        return replace(outcome, text=f"{outcome.text}\n{sharing_explained(self.server, name, stream.node)}")
 
     def _set(self, context: Context, part: s.Set) -> Outcome:
         if part.name.text.lower() in _OF_SERVER:
@@ -401,6 +413,7 @@ class ServerSession(QueryStatements, SqlSession):
         s.Merge: _merge,
         s.Split: _split,
         s.Drop: _drop,
+        s.Explain: _explain,
         s.Show: _show,
         s.Set: _set,
         **QueryStatements.query_statements,

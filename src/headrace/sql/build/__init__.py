@@ -181,8 +181,8 @@ class Builder(QueryBuilder, TableBuilder, ServerBuilder):
     def ask(self, at: Span, query: s.Query) -> s.Ask:
         return s.Ask(query, at=at)
 
-    def named_ask(self, at: Span, name: s.Name, query: s.Query) -> s.Ask:
-        return s.Ask(query, name, at=at)
+    def named_ask(self, at: Span, name: s.Name, *parts: Any) -> s.Ask:
+        return s.Ask(parts[-1], name, isolated=len(parts) > 1, at=at)
 
     def drop(self, at: Span, kind: str, *parts: Any) -> s.Drop:
         name, given = self.named_clauses(parts)

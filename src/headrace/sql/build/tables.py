@@ -23,6 +23,9 @@ class TableBuilder(ExpressionBuilder):
     def if_not_exists(self, at: Span) -> Clause:
         return Clause("if_not_exists", True, at)
 
+    def isolated(self, at: Span) -> Clause:
+        return Clause("isolated", True, at)
+
     def if_exists(self, at: Span) -> Clause:
         return Clause("if_exists", True, at)
 

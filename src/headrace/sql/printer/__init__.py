@@ -26,7 +26,7 @@ from headrace.sql.printer.expressions import (
     written_type,
 )
 from headrace.sql.printer.patterns import named_queries
-from headrace.sql.printer.tables import if_not_exists, new_name, table_columns
+from headrace.sql.printer.tables import ISOLATED, if_not_exists, new_name, table_columns
 
 __all__ = ["to_sql"]
 
@@ -369,6 +369,7 @@ def _(part: s.CreateStream) -> str:
     rest = (each for each in (part.lifetime, part.source, part.progress, part.policy) if each is not None)
     first = words("CREATE STREAM", if_not_exists(part), new_name(part.name), _shape(part))
     clauses = [indented(text(each)) for each in rest if text(each)]
+    clauses += [indented(ISOLATED)] if part.isolated else []
     derived = _derived(part.derived)
     return lines(first, *clauses, derived) if clauses else words(first, derived)
 
@@ -455,4 +456,6 @@ def _(part: s.Set) -> str:
 
 @writes(s.Ask)
 def _(part: s.Ask) -> str:
-    return text(part.query) if part.name is None else f"QUERY {text(part.name)} AS\n{text(part.query)}"
+    if part.name is None:
+        return text(part.query)
+    return words("QUERY", text(part.name), ISOLATED if part.isolated else "", "AS") + f"\n{text(part.query)}"

@@ -9,6 +9,7 @@ __all__ = ["if_not_exists", "new_name", "table_columns"]
 
 #: Words that are keywords in these places, and names elsewhere.
 _AS_NEW = frozenset({"IF"})
+ISOLATED = "WITH (ISOLATED)"
 _AS_COLUMN = frozenset({"PRIMARY"})
 _AS_TARGET = frozenset({"CONSOLE"})
 _AS_TRUNCATED = frozenset({"TABLE"})
@@ -28,7 +29,10 @@ def new_name(name: s.Name) -> str:
 def _(part: s.CreateView) -> str:
     kind = "CREATE OR REPLACE VIEW" if part.replace else "CREATE VIEW"
     kind = "CREATE MATERIALIZED VIEW" if part.materialized else kind
-    return words(kind, if_not_exists(part), new_name(part.name), "AS") + f"\n{text(part.query)}"
+    return (
+        words(kind, if_not_exists(part), new_name(part.name), ISOLATED if part.isolated else "", "AS")
+        + f"\n{text(part.query)}"
+    )
 
 
 def table_columns(part: s.CreateTable) -> str:

@@ -128,7 +128,7 @@ class Policy(Part):
 @dataclass(frozen=True)
 class CreateStream(Statement):
     """`CREATE STREAM name [schema] [ORDER BY | LIFETIME] [SOURCE | AS] [WITH PROGRESS …] [LATE …] [BAD ROWS …]
-    [WITH SHEDDING …]`.
+    [WITH SHEDDING …] [WITH (ISOLATED)]`.
 
     `derived` is a stream's name, a query, a MERGE, or the diverted rows of a stream.
     """
@@ -141,6 +141,7 @@ class CreateStream(Statement):
     derived: Name | Query | Merge | DivertedFrom | None = None
     progress: Progress | None = None
     policy: Policy = Policy()
+    isolated: bool = False
     if_not_exists: bool = False
 
 
@@ -170,6 +171,7 @@ class CreateView(Statement):
     query: Query
     replace: bool = False
     materialized: bool = False
+    isolated: bool = False
     if_not_exists: bool = False
 
 
@@ -278,10 +280,12 @@ class Set(Statement):
 
 @dataclass(frozen=True)
 class Ask(Statement):
-    """A query whose answers are an output of the script. `name` from `QUERY name AS SELECT …`."""
+    """A query whose answers are an output of the script. `name` from `QUERY name [WITH (ISOLATED)] AS SELECT …`."""
 
     query: Query
     name: Name | None = None
+    #: Whether it shares no work with other queries of a server.
+    isolated: bool = False
 
 
 @dataclass(frozen=True)
