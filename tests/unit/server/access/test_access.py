@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fixtures.waiting import until
 
 from headrace.errors import AccessError, LimitError, ServerError
 from headrace.server.access import LOCAL, Access, Limits, Slots
@@ -198,8 +199,7 @@ def test_the_audit_log_is_bounded_and_lasts(tmp_path: Path, access: Access, cloc
 def test_entries_are_written_without_a_flush(access: Access, clock: Clock):
     log = AuditLog(access.database, clock=clock, seconds=0.01)
     log.note(LOCAL, "here", "SELECT 1")
-    log._closed.wait(0.2)
-    assert access.database.rows("SELECT statement FROM audit") == [("SELECT 1",)]
+    until(lambda: access.database.rows("SELECT statement FROM audit") == [("SELECT 1",)])
     log.close()
 
 
