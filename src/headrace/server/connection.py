@@ -22,6 +22,7 @@ from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
 from headrace.server.insert_queue import InsertQueue
 from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, Who
+from headrace.server.looks import LookedAt
 from headrace.server.published import without_arrival
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
@@ -131,6 +132,8 @@ class ServerConnection:
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
             arrays = [pa.array(list(column), pa.string()) for column in columns]
             return RowsReply(tag, pa.table(arrays, names=[name or "_" for name in outcome.columns]))
+        if isinstance(outcome, LookedAt):
+            return RowsReply(tag, outcome.table, outcome.notes)
         if isinstance(outcome, Words):
             return RowsReply(tag, pa.table([pa.array(outcome.text.splitlines(), pa.string())], names=[tag.lower()]))
         if isinstance(outcome, Verified):
