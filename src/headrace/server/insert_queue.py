@@ -157,7 +157,7 @@ def stream_inserts(name: str, log: EventLog) -> CarryOut:
 
     def carry_out(calls: Sequence[Sequence[Insert]]) -> list[Inserted]:
         rows, sizes = _converted([insert for call in calls for insert in call], columns, name)
-        frame = _Frame(log, sizes)
+        frame = _GatheredFrame(log, sizes)
         outcomes = [frame.add(call) for call in calls]
         frame.append(rows)
         return outcomes
@@ -165,7 +165,7 @@ def stream_inserts(name: str, log: EventLog) -> CarryOut:
     return carry_out
 
 
-class _Frame:
+class _GatheredFrame:
     """A frame as it is gathered; `sizes` has the rows of each insert, or why they do not fit the columns."""
 
     def __init__(self, log: EventLog, sizes: list[int | Exception]) -> None:
