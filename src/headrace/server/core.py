@@ -95,7 +95,7 @@ class HeadraceServer:
         self.runs = QueryRuns(self.data / "checkpoints", self.stored, self.options)
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
-        self.query_log = QueryLog(self.access.database)
+        self.query_log = QueryLog(self.access.database, self.runs.members_of)
         self.query_log.attach()
         try:
             self._recover()
@@ -274,12 +274,11 @@ class HeadraceServer:
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:
         """What `/metrics` shows of every query that runs."""
-        running = {
-            served.query.name: served.query.running
-            for served in list(self.objects.values())
-            if served.query is not None and served.query.running is not None
-        }
-        return {
-            name: {"report": query.report, "batch_seconds": list(query.batch_seconds)}
-            for name, query in running.items()
-        }
+        found = {}
+        for served in list(self.objects.values()):
+            running = served.query.running if served.query is not None else None
+            if served.query is not None and running is not None:
+                found[served.query.name] = {
+                    "report": served.query.report, "batch_seconds": list(running.batch_seconds)
+                }  # fmt: skip
+        return found

@@ -61,7 +61,7 @@ def look(server: HeadraceServer, part: s.Show, queries: Sequence[ServedQuery]) -
 def _diverted(part: s.Show, queries: Sequence[ServedQuery], most: int) -> LookedAt:
     found, notes = [], []
     for query in queries:
-        rows = list(islice(_newest(query.checkpoint / "diverted"), most))
+        rows = list(islice(_newest(query.diverted), most))
         found += [(query.name, str(row["le"]), *(row[name] for name in _DIVERTED.names[2:])) for row in reversed(rows)]
         total = sum(counts.get("diverted", 0) for counts in _counts(query).values())
         if total > len(rows):
@@ -69,17 +69,17 @@ def _diverted(part: s.Show, queries: Sequence[ServedQuery], most: int) -> Looked
     return LookedAt(part, _table(_DIVERTED, found), tuple(notes))
 
 
-def _newest(folder: Path) -> Iterator[Mapping[str, Any]]:
+def _newest(folders: Sequence[Path]) -> Iterator[Mapping[str, Any]]:
     """Diverted rows, the newest batch first; a batch is a folder whose name has its number."""
-    files = sorted(folder.glob("*/batch-*/*.jsonl"), key=lambda file: (file.parent.name, str(file)), reverse=True)
+    found = [file for folder in folders for file in folder.glob("batch-*/*.jsonl")]
+    files = sorted(found, key=lambda file: (file.parent.name, str(file)), reverse=True)
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         yield from (json.loads(line) for line in reversed(lines))
 
 
 def _state(query: ServedQuery) -> list[tuple[Any, ...]]:
-    operators = [] if query.running is None else query.running.report.get("operators", [])
-    operators = operators or _saved(query).get("operators", [])
+    operators = query.report.get("operators", []) or _saved(query).get("operators", [])
     return [
         (query.name, one["operator"], one.get("rows"), one.get("bytes"), str(one.get("held_by", "")))
         for one in operators
@@ -88,12 +88,12 @@ def _state(query: ServedQuery) -> list[tuple[Any, ...]]:
 
 def _losses(query: ServedQuery) -> list[str]:
     """What the query has lost so far, a line for each source."""
-    examples = {} if query.running is None else query.running.examples
-    return describe_losses(_counts(query), examples).splitlines()
+    return describe_losses(_counts(query), query.report.get("examples", {})).splitlines()
 
 
 def _counts(query: ServedQuery) -> Mapping[str, Mapping[str, int]]:
-    return query.running.counts if query.running is not None else _saved(query).get("counts", {})
+    counts: Mapping[str, Mapping[str, int]] = query.report.get("counts") or _saved(query).get("counts", {})
+    return counts
 
 
 def _saved(query: ServedQuery) -> Mapping[str, Any]:

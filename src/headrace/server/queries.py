@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.border import shown_time
 from headrace.errors import HeadraceError, ServerError
+from headrace.host.driving.adoption import DIVERTED
 from headrace.host.driving.query import Query
 from headrace.host.live_tables import followed, table_reads
 from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Sink
-from headrace.plan.nodes import Node, sources_of
+from headrace.optimizer import SHARED_RULES, optimize
+from headrace.plan.nodes import Node, Output, diverted_streams, sources_of, walk
 from headrace.plan.policies import Heartbeat
 from headrace.server.catalog import StoredObject
 from headrace.server.published import ClientRows, DiskLog, LogSink
@@ -124,6 +129,46 @@ class ServedQuery:
                 log = adapter.table.row_log
                 found += [log.log] if isinstance(log, DiskLog) else []
         return found
+
+    # --- its part of a run -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def planned(self) -> tuple[Output, ...]:
+        """Its output and those of its diverted rows, as they are planned where queries share work."""
+        output = Output(followed(self.node), self.name)
+        sides = [Output(side, self.name) for side in diverted_streams(output, whole=False)]
+        return optimize((output, *sides), SHARED_RULES)
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """The report of the latest batch, about its own sources and operators."""
+        run = self.runs.run_of(self)
+        if run is None or len(run.members) == 1:
+            return {} if run is None else run.query.report
+        report, last = run.query.report, run.query.driver.last
+        if not report or last is None:
+            return report
+        own = sources_of(*self.planned)
+        names, prints = {str(source.origin) for source in own}, {source.fingerprint for source in own}
+        foreign = {str(source.origin) for source in run.query.line.sources} - names
+        texts = {node.describe() for node in walk(*self.planned)}
+        cti = min(reached[0] for source, reached in last.record["sources"].items() if source in prints)
+        parts = ("counts", "examples", "intake", "lateness")
+        return report | {
+            "cti": shown_time(cti, dates=any(source.dates for source in own)),
+            "sources": {name: times for name, times in report["sources"].items() if name in prints},
+            "operators": [one for one in report["operators"] if one["operator"] in texts],
+            "loops": [one for one in report["loops"] if one["operator"] in texts],
+            **{part: {n: v for n, v in report[part].items() if n not in foreign} for part in parts if part in report},
+        }
+
+    @property
+    def diverted(self) -> list[Path]:
+        """The directories of its diverted rows."""
+        folder = self.checkpoint / DIVERTED
+        if not self.shares:
+            return sorted(folder.iterdir()) if folder.is_dir() else []
+        return [folder / side.input.fingerprint for side in self.planned[1:]]
 
     # --- progress ----------------------------------------------------------------------------------------------------
 

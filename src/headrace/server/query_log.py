@@ -8,6 +8,7 @@ crash it says what was before; `JsonLines` shows the query of a line, too.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -53,9 +54,10 @@ def query_of(record: logging.LogRecord) -> str | None:
 class QueryLog(logging.Handler):
     """The lines of all queries of a server."""
 
-    def __init__(self, database: AccessDatabase) -> None:
+    def __init__(self, database: AccessDatabase, members: Callable[[str], list[str]]) -> None:
+        """`members` gives the queries that run together under a name, each of which gets what is logged."""
         super().__init__()
-        self._database = database
+        self._database, self._members = database, members
         database.script(_TABLE)
 
     def attach(self) -> None:
@@ -70,7 +72,8 @@ class QueryLog(logging.Handler):
         query = query_of(record)
         if query is not None and record.name == _ENGINE:  # what the server logs, `note` has stored
             try:
-                self._add(query, record.created, record.levelname, record.getMessage())
+                for member in self._members(query):
+                    self._add(member, record.created, record.levelname, record.getMessage())
             except Exception:  # noqa: BLE001 - of any kind: what cannot be noted stops no query
                 self.handleError(record)
 

@@ -126,6 +126,11 @@ class QueryRuns:
         with self.lock:
             return next((run for run in self.runs if query in run.members), None)
 
+    def members_of(self, name: str) -> list[str]:
+        """The queries that run under a name of the host: one, or several that run together."""
+        found = [run.members for run in list(self.runs) if run.query.name == name]
+        return [member.name for member in found[0]] if found else [name]
+
     def checkpoint(self, query: ServedQuery) -> Path:
         """The checkpoint that has the state of a query."""
         place = self.stored.places().get(query.stored.id)

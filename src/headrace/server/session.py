@@ -458,8 +458,7 @@ def _uses(part: s.Part, drop: s.Drop) -> bool:
 def _query_row(served: ServedObject) -> tuple[str, ...]:
     query = served.query
     assert query is not None
-    report = query.running.report if query.running is not None else None
-    batch = "" if not report else str(report["batch"]) if "batch" in report else ""
+    batch = str(query.report.get("batch", ""))
     error = query.error
     state = query.state if error is None else f"failed: {error}"
     text = " ".join(served.stored.text.split())

@@ -29,17 +29,16 @@ def sharing_shown(part: s.Show, server: HeadraceServer) -> ShownTable:
 def _row(server: HeadraceServer, query: ServedQuery) -> tuple[str, ...]:
     run = server.runs.run_of(query)
     others = [] if run is None else [member for member in run.members if member is not query]
-    own = operators_of(query.node)
-    shared = [node for node in own.values() if any(node.fingerprint in operators_of(o.node) for o in others)]
+    own = operators_of(query.planned[0])
+    shared = [node for node in own.values() if any(node.fingerprint in operators_of(o.planned[0]) for o in others)]
     if others:
         return query.name, ", ".join(other.name for other in others), str(len(own)), str(len(shared)), ""
     why = query.why_alone() or ("it does not run" if run is None else "no other query reads what it reads")
     return query.name, "", str(len(own)), "0", why
 
 
-def operators_of(node: Node) -> dict[str, Node]:
+def operators_of(planned: Output) -> dict[str, Node]:
     """The operators of a query that may share work, by fingerprint."""
-    (planned,) = optimize((Output(followed(node), "out"),), SHARED_RULES)
     return {node.fingerprint: node for node in walk(planned.input)}
 
 
@@ -48,16 +47,18 @@ def sharing_explained(server: HeadraceServer, name: str | None, node: Node) -> s
     served = server.objects.get(key_of("query", name)) if name is not None else None
     query = served.query if served is not None else None
     if query is not None:
-        node = query.node
         if why := query.why_alone():
             return f"It runs alone: {why}."
-    own = operators_of(node)
+        planned = query.planned[0]
+    else:
+        (planned,) = optimize((Output(followed(node), "out"),), SHARED_RULES)
+    own = operators_of(planned)
     lines = []
     for run in list(server.runs.runs):
         for member in run.members:
             if member is query or member.why_alone():
                 continue
-            common = [one for one in operators_of(member.node).values() if one.fingerprint in own]
+            common = [one for one in operators_of(member.planned[0]).values() if one.fingerprint in own]
             if any(isinstance(one, Source) for one in common):
                 together = "shares" if query in run.members else "would share"
                 lines.append(f"  {together} with {member.name}: {'; '.join(one.describe() for one in common)}")

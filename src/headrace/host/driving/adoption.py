@@ -157,6 +157,10 @@ def _record(
         raise CheckpointError("states are divided among another number of buckets", given=f"{buckets} buckets")
     sources = [source.fingerprint for source in line.sources]
 
+    def of_origins(what: str) -> dict[str, Any]:
+        found = {name: about for record in reversed(records) for name, about in record.get(what, {}).items()}
+        return {name: about for name, about in found.items() if name in names or "failed" in about}  # and modules
+
     def of_sources(what: str) -> dict[str, Any]:
         found = {name: record[what][name] for record in reversed(records) for name in record.get(what, ())}
         return {name: found[name] for name in sources if name in found}
@@ -169,8 +173,9 @@ def _record(
         "time": time.time(),
         "buckets": buckets,
         "outputs": [_output(found) for found in outputs] + _sides(origins, place, line, len(outputs)),
-        "examples": {n: row for record in reversed(records) for n, row in record["examples"].items() if n in names},
-        "counts": {n: c for record in reversed(records) for n, c in record["counts"].items() if n in names},
+        "examples": of_origins("examples"),
+        "counts": of_origins("counts"),
+        "lateness": of_origins("lateness"),
         "files": of_sources("files"),
         "positions": of_sources("positions"),
         "operators": {f: size for record in records for f, size in record["operators"].items() if f in line.levels},
