@@ -21,6 +21,7 @@ from headrace.schema import Schema
 from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
 from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, Who
+from headrace.server.modules.requests import ModuleRequests
 from headrace.server.published import ARRIVED, DiskLog
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
@@ -43,7 +44,7 @@ _COUNT = re.compile(r"(\d[\d,]*) rows? ")
 _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 
 
-class ServerConnection:
+class ServerConnection(ModuleRequests):
     """One client of a server."""
 
     def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:

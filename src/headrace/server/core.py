@@ -21,6 +21,7 @@ from headrace.server.catalog import StoredCatalog, StoredObject, key_of
 from headrace.server.connection import ServerConnection
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
+from headrace.server.modules import ServerModules
 from headrace.server.published import PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.retention import LogRetention
@@ -43,6 +44,8 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: The installed packages that its statement uses.
+    packages: frozenset[int] = frozenset()
 
 
 class HeadraceServer:
@@ -58,11 +61,13 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(
-            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
-        )
         #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
+        self.modules = ServerModules(self.data / "modules", self.lock)
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True,
+            modules=self.modules,
+        )  # fmt: skip
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
         self._key_locks = [threading.Lock() for _ in range(_KEY_LOCKS)]
@@ -88,6 +93,7 @@ class HeadraceServer:
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
         try:
+            self.modules.open(self.stored.packages)
             self._recover()
         except BaseException:
             self.stop()
@@ -138,6 +144,7 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.modules.close()
             self.access.close()
             self.stored.close()
             self._held.close()
@@ -162,7 +169,8 @@ class HeadraceServer:
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
+            replaced = before.stored.id if before is not None else None
+            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
         self.objects[key] = served
 
