@@ -42,7 +42,7 @@ class Losses:
             return ""
         text = describe_losses(counts, examples)
         if not before:
-            LOG.warning("query %s: %s", query, text)
+            LOG.warning("query %s: %s", query, text, extra={"fields": {"query": query}})
         return text
 
 

@@ -21,6 +21,7 @@ from headrace.schema import Schema
 from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
 from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, Who
+from headrace.server.looks import LookedAt
 from headrace.server.modules.requests import ModuleRequests
 from headrace.server.published import ARRIVED, DiskLog
 from headrace.server.session import ServerSession, unknown_stream
@@ -124,6 +125,8 @@ class ServerConnection(ModuleRequests):
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
             arrays = [pa.array(list(column), pa.string()) for column in columns]
             return RowsReply(tag, pa.table(arrays, names=[name or "_" for name in outcome.columns]))
+        if isinstance(outcome, LookedAt):
+            return RowsReply(tag, outcome.table, outcome.notes)
         if isinstance(outcome, Words):
             return RowsReply(tag, pa.table([pa.array(outcome.text.splitlines(), pa.string())], names=[tag.lower()]))
         if isinstance(outcome, Verified):

@@ -24,6 +24,7 @@ from headrace.server.log import EventLog
 from headrace.server.modules import ServerModules
 from headrace.server.published import PublishedStream
 from headrace.server.queries import ServedQuery
+from headrace.server.query_log import QueryLog
 from headrace.server.retention import LogRetention
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.shipped import LIBRARY
@@ -92,6 +93,8 @@ class HeadraceServer:
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
+        self.query_log = QueryLog(self.access.database)
+        self.query_log.attach()
         try:
             self.modules.open(self.stored.packages)
             self._recover()
@@ -123,13 +126,20 @@ class HeadraceServer:
                     self.recovering = None
             if len(failed) == len(left):
                 for lost, why in failed:
-                    _log.error("%s %s cannot be created again: %s", lost.kind, lost.name, why)
+                    self.query_log.note(lost.name, f"{lost.kind} cannot be created again: {why}", logging.ERROR)
                     self.unrecovered[key_of(lost.kind, lost.name)] = lost, why
                 break
             left = [stored for stored, _ in failed]
         for served in list(self.objects.values()):
             if served.query is not None and served.stored.state != "stopped":
-                served.query.start_if_possible()
+                self._go_on(served.query)
+
+    def _go_on(self, query: ServedQuery) -> None:
+        query.start_if_possible()
+        if query.failure is None:
+            self.query_log.note(query.name, "the server was started: it goes on")
+        else:
+            self.query_log.note(query.name, f"it does not start: {query.failure}", logging.ERROR)
 
     def stop(self) -> None:
         """Finish running batches, keep checkpoints, and release the data directory."""
@@ -145,6 +155,7 @@ class HeadraceServer:
                     served.log.close()
             self.objects.clear()
             self.modules.close()
+            self.query_log.detach()
             self.access.close()
             self.stored.close()
             self._held.close()
@@ -198,6 +209,7 @@ class HeadraceServer:
         self.stored.mark(served.stored.id, "dropped")
         if served.query is not None:
             served.query.drop()
+            self.query_log.forget(served.query.name)
         if served.log is not None:
             served.log.close()
         self.remove_folders(served.stored)

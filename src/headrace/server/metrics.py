@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from headrace.errors import without_secrets
 from headrace.server.interface import Server
+from headrace.server.query_log import query_of
 
 __all__ = ["JsonLines", "Metrics", "log_to_stderr", "query_metrics"]
 
@@ -160,7 +161,8 @@ class JsonLines(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC).isoformat()
         message = without_secrets(record.getMessage())
         found: dict[str, Any] = {"at": at, "level": record.levelname, "logger": record.name, "message": message}
-        found |= getattr(record, "fields", {})
+        query = query_of(record)
+        found |= ({} if query is None else {"query": query}) | getattr(record, "fields", {})
         if record.exc_info:
             found["error"] = without_secrets(self.formatException(record.exc_info))
         return json.dumps(found, default=str, ensure_ascii=False)

@@ -28,6 +28,7 @@ from headrace.io.sinks import Sink
 from headrace.schema import Schema
 from headrace.server.catalog import key_of
 from headrace.server.interface import Who
+from headrace.server.looks import LOOKS, look
 from headrace.server.modules.requests import MODULE_COLUMNS, module_lines
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import ServedQuery
@@ -116,6 +117,7 @@ class ServerSession(QueryStatements, SqlSession):
                 if served.log is not None:
                     served.log.close()
                 raise
+            self.server.query_log.note(served.query.name, f"created by {self.who.name}")
         self.server.serve(served)
         return served
 
@@ -367,6 +369,8 @@ class ServerSession(QueryStatements, SqlSession):
                 self.server.drop(served.stored.kind, served.stored.name)
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
+        if part.what in LOOKS:
+            return look(self.server, part, self.served_queries(context, part.name))
         if part.what == "queries":
             served = [one for one in self.server.objects.values() if one.query is not None]
             rows = [_query_row(one) for one in served]

@@ -335,6 +335,11 @@ class SqlSession(TableStatements, ViewStatements):
 
     def _show_diverted(self, context: Context, part: s.Show) -> Outcome:
         """The rows that the latest run has not used."""
+        if part.name is not None:
+            raise context.error(
+                part.name, "here diverted rows are those of the latest run; only a server keeps them for each query",
+                given=part.name.text, instead="SHOW DIVERTED",
+            )  # fmt: skip
         if self.latest is None:
             raise context.error(
                 part,
@@ -347,6 +352,7 @@ class SqlSession(TableStatements, ViewStatements):
         rows = [tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist()]
         shed = {source: counts.get("shed", 0) for source, counts in self.latest.counts.items()}
         rows += [(source, f"{counted(count, 'row')} shed", "", "", "") for source, count in shed.items() if count]
+        rows = rows[len(rows) - min(len(rows), part.limit) :] if part.limit is not None else rows
         return ShownTable(part, DIVERTED.names, tuple(rows))
 
     def _set(self, context: Context, part: s.Set) -> Outcome:

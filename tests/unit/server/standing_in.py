@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from tests.fixtures.waiting import PATIENCE
 
 from headrace.errors import AccessError, ServerError, SqlError, SubscriptionError, UnknownColumn
 from headrace.server.access import LOCAL, check_role, needs
@@ -96,7 +97,7 @@ class StandInConnection:
             elif word == "DESCRIBE":
                 yield Subscribed("SUBSCRIBE", self.subscribe("numbers"))
             elif word == "EXPLAIN":
-                self.server.cancelled.wait(5)
+                self.server.cancelled.wait(PATIENCE)
                 yield Said("EXPLAIN", "late")
             elif word == "VERIFY":
                 raise RuntimeError("a password is hunter2")

@@ -21,6 +21,7 @@ from headrace.errors import (
     HostError,
     LimitError,
     ServerError,
+    SqlError,
     SubscriptionError,
     TableError,
     Unavailable,
@@ -45,6 +46,9 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("POST", "/streams/{name}/rows"): insert,
     ("GET", "/subscribe/{name}"): subscribe,
     ("GET", "/queries"): shows("SHOW QUERIES"),
+    ("GET", "/queries/{name}/diverted"): shows("SHOW DIVERTED"),
+    ("GET", "/queries/{name}/log"): shows("SHOW LOG"),
+    ("GET", "/queries/{name}/state"): shows("SHOW STATE"),
     ("GET", "/streams"): shows("SHOW STREAMS"),
     ("GET", "/modules"): shows("SHOW MODULES"),
     ("POST", "/modules"): modules.install,
@@ -126,7 +130,7 @@ def _refused(error: HeadraceError, status: int) -> Response:
 def _status(error: HeadraceError, *, named: bool) -> int:
     if isinstance(error, LimitError):
         return _LIMIT_STATUS.get(error.allowed.partition(":")[0], 413)
-    if type(error) is ServerError and named:
+    if named and (type(error) is ServerError or isinstance(error, SqlError)):
         return 404
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 

@@ -56,6 +56,18 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
         example="curl -N 'localhost:8080/subscribe/trades?form=events'",
     ),
     ("GET", "/queries"): _Described("The queries and their states.", (JSON, ARROW)),
+    ("GET", "/queries/{name}/diverted"): _Described(
+        "The rows that a query has not used, with their source, the reason, and the row as text; the newest ones.",
+        (JSON, ARROW), queries={"limit": "at most so many rows; 1000 by default"},
+        example="curl localhost:8080/queries/minutes/diverted?limit=10",
+    ),
+    ("GET", "/queries/{name}/log"): _Described(
+        "When a query was started, stopped and altered, why it failed, what it has lost; the newest lines.",
+        (JSON, ARROW), queries={"limit": "at most so many lines; 1000 by default"},
+    ),
+    ("GET", "/queries/{name}/state"): _Described(
+        "The state of each operator of a query: its rows, its bytes, and what holds it.", (JSON, ARROW)
+    ),
     ("GET", "/streams"): _Described("The streams.", (JSON, ARROW)),
     ("GET", "/modules"): _Described("The modules, with their packages, versions and checksums.", (JSON, ARROW)),
     ("POST", "/modules"): _Described(

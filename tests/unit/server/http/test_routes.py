@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import PATIENCE
 from tests.unit.server.asking import AppClient
 from tests.unit.server.standing_in import StandIn, answer
 
@@ -88,7 +89,7 @@ def test_a_statement_is_interrupted_in_time(server: StandIn):
     client = connected(server, limits=Limits(statement_seconds=0.05))
     reply = ask(client, "EXPLAIN numbers")
     assert (reply.status_code, reply.json()["code"]) == (504, "LIMIT")
-    assert server.cancelled.wait(5)
+    assert server.cancelled.wait(PATIENCE)
 
 
 def test_replies_and_bodies_are_bounded(server: StandIn):
