@@ -168,11 +168,13 @@ def test_tls_with_tokens_and_an_audit_log(tmp_path: Path):
         settings = HttpSettings(audit=access.audit)
         with HttpServer(server, port=0, certificate=certificate, key=key, settings=settings) as http:
             assert http.url.startswith("https://")
-            with httpx.Client(base_url=http.url, verify=trust, headers={"authorization": f"Bearer {token}"}) as client:
+            with httpx.Client(
+                base_url=http.url, verify=trust, headers={"authorization": f"Bearer {token}"}, timeout=60
+            ) as client:
                 assert client.get("/queries").status_code == 200
                 assert client.post("/sql", json={"sql": "CREATE SECRET s AS 'hidden'"}).status_code == 403
                 assert client.post("/streams/numbers/rows", json=[]).status_code == 403
-            assert httpx.get(f"{http.url}/queries", verify=trust).status_code == 401
+            assert httpx.get(f"{http.url}/queries", verify=trust, timeout=60).status_code == 401
         noted = [(entry.who, entry.origin, entry.statement, entry.outcome) for entry in access.audit.entries()]
     assert noted[0] == ("(unknown)", "127.0.0.1", "GET /queries", "ACCESS")
     assert noted[1] == ("dashboard", "127.0.0.1", "POST /streams/numbers/rows", "ACCESS")
