@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -23,6 +24,7 @@ from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
+from headrace.server.modules import ServerModules
 from headrace.server.published import DiskLog, PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.query_log import QueryLog
@@ -48,8 +50,22 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: The installed packages that its statement uses.
+    packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `ALTER … SET` has set."""
+        found: dict[str, Any] = json.loads(self.stored.settings) if self.query is None else self.query.settings
+        return found
+
+    def change_settings(self, settings: dict[str, Any]) -> None:
+        """Take other settings; the catalog has them, too."""
+        self.stored = replace(self.stored, settings=json.dumps(settings))
+        if self.query is not None:
+            self.query.settings = settings
 
 
 class HeadraceServer:
@@ -65,11 +81,13 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(
-            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
-        )
         #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
+        self.modules = ServerModules(self.data / "modules", self.lock)
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True,
+            modules=self.modules,
+        )  # fmt: skip
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
         #: What could not be created again at the start, and why; the next start tries it again.
@@ -98,6 +116,7 @@ class HeadraceServer:
         self.query_log = QueryLog(self.access.database, self.runs.members_of)
         self.query_log.attach()
         try:
+            self.modules.open(self.stored.packages)
             self._recover()
         except BaseException:
             self.stop()
@@ -155,6 +174,7 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.modules.close()
             self.query_log.detach()
             self.access.close()
             self.stored.close()
@@ -180,7 +200,8 @@ class HeadraceServer:
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
+            replaced = before.stored.id if before is not None else None
+            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
         self.objects[key] = served
