@@ -79,7 +79,7 @@ def _newest(folders: Sequence[Path]) -> Iterator[Mapping[str, Any]]:
 
 
 def _state(query: ServedQuery) -> list[tuple[Any, ...]]:
-    operators = query.report.get("operators", []) or _saved(query).get("operators", [])
+    operators = query.report.get("operators", []) or query.own(_saved(query).get("operators", []))
     return [
         (query.name, one["operator"], one.get("rows"), one.get("bytes"), str(one.get("held_by", "")))
         for one in operators

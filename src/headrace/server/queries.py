@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -151,16 +151,20 @@ class ServedQuery:
         own = sources_of(*self.planned)
         names, prints = {str(source.origin) for source in own}, {source.fingerprint for source in own}
         foreign = {str(source.origin) for source in run.query.line.sources} - names
-        texts = {node.describe() for node in walk(*self.planned)}
         cti = min(reached[0] for source, reached in last.record["sources"].items() if source in prints)
         parts = ("counts", "examples", "intake", "lateness")
         return report | {
             "cti": shown_time(cti, dates=any(source.dates for source in own)),
             "sources": {name: times for name, times in report["sources"].items() if name in prints},
-            "operators": [one for one in report["operators"] if one["operator"] in texts],
-            "loops": [one for one in report["loops"] if one["operator"] in texts],
+            "operators": self.own(report["operators"]),
+            "loops": self.own(report["loops"]),
             **{part: {n: v for n, v in report[part].items() if n not in foreign} for part in parts if part in report},
         }
+
+    def own(self, operators: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Those among the reports of operators that are about its own."""
+        texts = {node.describe() for node in walk(*self.planned)} if self.shares else None
+        return [one for one in operators if texts is None or one["operator"] in texts]
 
     @property
     def diverted(self) -> list[Path]:

@@ -65,7 +65,7 @@ class StandIn:
         return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
 
     def figures(self) -> Mapping[str, Any]:
-        return {"subscribers": 3, "log_bytes": dict.fromkeys(self.streams, 100)}
+        return {"subscribers": len(self.open), "log_bytes": dict.fromkeys(self.streams, 100)}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:

@@ -40,8 +40,8 @@ def fill(server: HeadraceServer) -> None:
     for item, time in (("a", "2024-05-01T12:10:00Z"), ("x", LATE), ("y", LATE), ("z", LATE)):
         connection.insert("sales", [{"item": item, "amount": 1, "ts": time}])
         for served in server.objects.values():
-            if served.query is not None and served.query.running is not None:
-                served.query.running.process_all_available()
+            if served.query is not None:
+                served.query.process_all_available()
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_prometheus_reads_what_a_server_shows(tmp_path: Path):
         query = server.objects['a "b'].query
         assert query is not None
         assert query.running is not None
-        query.running.process_all_available()
+        query.process_all_available()
         with closing(client.subscribe('a "b')):
             shown = parsed(Metrics(lambda: NOW), server)
         late = [value for (name, labels), value in shown.items() if name == "headrace_lateness_seconds_bucket"]

@@ -158,7 +158,7 @@ def test_a_table_that_nobody_changes_does_not_grow(tmp_path: Path):
                 query = server.objects["v"].query
                 assert query is not None
                 assert query.running is not None
-                query.running.process_all_available()
+                query.process_all_available()
             return [log.size for log in logs if log is not None]
 
         before = passed(3)

@@ -57,8 +57,7 @@ def test_old_answers_of_a_query_are_removed(tmp_path: Path):
         for name in ("sums", "large"):
             query = server.objects[name].query
             assert query is not None
-            if query.running is not None:
-                query.running.process_all_available()
+            query.process_all_available()
 
     with HeadraceServer(tmp_path, durable=False) as server:
         client = server.connect(Who("ada", "admin"))
@@ -183,7 +182,7 @@ def done(client: ServerConnection, *texts: str) -> None:
 def read_all(server: HeadraceServer) -> None:
     for served in server.objects.values():
         if served.query is not None and served.query.running is not None:
-            served.query.running.process_all_available()
+            served.query.process_all_available()
 
 
 def rows_of(client: ServerConnection, text: str) -> list[dict[str, Any]]:
