@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.api.running import run_quietly
-from headrace.errors import HeadraceError, ServerError
+from headrace.errors import AccessError, HeadraceError, ServerError
 from headrace.io.origins import endless_origins
 from headrace.schema import Schema
 from headrace.server.access import check_role, needs
+from headrace.server.access.audit import unparsed
 from headrace.server.catalog import StoredObject
 from headrace.server.insert_queue import InsertQueue
 from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, Who
@@ -63,8 +64,8 @@ class ServerConnection(ModuleRequests):
 
     def execute(self, text: str) -> Iterator[Reply]:
         """Carry out the statements of a text. If one fails, what the text has created is dropped again."""
-        context, self.session.created = Context(self.server.limits.check_text(text)), []
-        for part in parse(text).statements:
+        context, self.session.created = Context(text), []
+        for part in self._parsed(text):
             try:
                 with self._noted(to_sql(part)):
                     self._check(part)
@@ -73,6 +74,21 @@ class ServerConnection(ModuleRequests):
                 self._undo()
                 raise
             yield reply
+
+    def _parsed(self, text: str) -> Sequence[s.Statement]:
+        """The statements of a text; one that is none is noted."""
+        try:
+            return parse(self.server.limits.check_text(text)).statements
+        except HeadraceError as error:
+            self.server.access.audit.note(self.who, self.origin, unparsed(text), error)
+            raise
+
+    def look_up(self, text: str) -> Iterator[Reply]:
+        """Carry out a `SHOW` or `DESCRIBE` that the client has not asked for itself: it is not noted."""
+        for part in parse(text).statements:
+            assert isinstance(part, s.Show | s.ShowCreate | s.Describe)
+            self._check(part)
+            yield self._carried_out(Context(text), part)
 
     @contextmanager
     def _noted(self, what: str) -> Iterator[None]:
@@ -162,13 +178,20 @@ class ServerConnection(ModuleRequests):
         self.server.limits.check_reply(table)
         return RowsReply("SELECT", table, tuple(filter(None, [run.losses()] if run.lost else [])))
 
-    def columns(self, text: str) -> pa.Schema | None:
-        """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out."""
-        statements = parse(self.server.limits.check_text(text)).statements
+    def columns(self, text: str, *, guess: bool = False) -> pa.Schema | None:
+        """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out.
+
+        With `guess`, the client has not sent this text: what is wrong with it is not noted.
+        """
+        statements = parse(text).statements if guess else self._parsed(text)
         if len(statements) != 1:
             return None
         part = statements[0]
-        self._check(part)
+        try:
+            self._check(part)
+        except AccessError as error:
+            self.server.access.audit.note(self.who, self.origin, to_sql(part), error)
+            raise
         if isinstance(part, s.Ask) and part.name is None and part.query.into is None:
             with self.server.lock:
                 outcome = self.session.statement(Context(text), part)
