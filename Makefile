@@ -32,7 +32,7 @@ test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 m
 
 test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches and starts: in CI too, under 15 minutes
 	@$(WITH_JAVA) $(BIN)/python -m tests.services.kafka_jars
-	@$(WITH_JAVA) $(BIN)/pytest -q -m services tests/services $(ARGS)
+	@$(WITH_JAVA) scripts/services.sh $(ARGS)
 
 soak-server: $(READY) ## twenty clients of a server that is killed three times, for ten minutes; a minute of it is in CI
 	@$(BIN)/python -m tests.services.server.soak $(ARGS)

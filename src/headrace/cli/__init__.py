@@ -13,7 +13,22 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import apply, checkpoint, demo, doctor, explain, looks, module, plot, run, serve, sql, verify, version
+from headrace.cli import (
+    apply,
+    checkpoint,
+    demo,
+    doctor,
+    explain,
+    looks,
+    module,
+    plot,
+    run,
+    serve,
+    sql,
+    trace,
+    verify,
+    version,
+)
 from headrace.errors import HeadraceError
 from headrace_command import INTERRUPTED
 
@@ -40,6 +55,7 @@ app.command("serve")(serve.command)
 app.command("sql")(sql.command)
 app.command("state")(looks.state)
 app.add_typer(serve.tokens, name="token")
+app.command("trace")(trace.command)
 app.command("verify")(verify.command)
 app.command("version")(version.command)
 

@@ -257,11 +257,22 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
+        objects = list(self.objects.values())
+        queries = {one.name: one for served in objects if (one := served.query) is not None}
+        alive = self.running and not any(served.log.failed for served in objects if served.log is not None)
         return {
-            "ok": self.running and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
+            "alive": alive,
+            "ok": alive and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
             "queries": {name: query.state for name, query in queries.items()}
             | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
+        }
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server itself."""
+        logs = {served.stored.name: served.log for served in list(self.objects.values()) if served.log is not None}
+        return {
+            "subscribers": self.subscriptions.in_use(),
+            "log_bytes": {name: log.size for name, log in logs.items()},
         }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:

@@ -69,8 +69,11 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
     ),
     ("GET", "/streams"): _Described("The streams.", (JSON, ARROW)),
     ("GET", "/metrics"): _Described("Metrics for Prometheus.", ("text/plain",)),
-    ("GET", "/health"): _Described("Whether all is well, and for readers the state of every query.", (JSON,)),
-    ("GET", "/ready"): _Described("Whether requests are taken.", (JSON,)),
+    ("GET", "/health"): _Described(
+        "Whether the server lives (503: it needs a new start), whether its queries are well, and their states.",
+        (JSON,),
+    ),
+    ("GET", "/ready"): _Described("Whether requests are taken: 503 while the server stops.", (JSON,)),
     ("GET", "/openapi.json"): _Described("This description.", (JSON,)),
     ("GET", "/docs"): _Described("This description, for people.", ("text/html",)),
 }  # fmt: skip

@@ -228,14 +228,20 @@ def test_an_old_cursor_is_gone(server: StandIn, client: AppClient):
 def test_health_and_readiness(server: StandIn, client: AppClient):
     assert client.get("/health").json()["queries"]["old"] == "stopped"
     assert client.get("/ready").json() == {"ready": True}
-    server.well = False
+    server.well = False  # a query has failed: a new start would not help
+    health = client.get("/health")
+    assert (health.status_code, health.json()["ok"]) == (200, False)
+    assert client.get("/ready").status_code == 200
+    server.alive = False
     assert client.get("/health").status_code == 503
-    client.app.state.ways.stopping = True
     assert client.get("/ready").status_code == 503
+    server.alive = True
+    client.app.state.ways.stopping = True
+    assert (client.get("/ready").status_code, client.get("/health").status_code) == (503, 200)
 
 
 def test_health_tells_strangers_nothing(server: StandIn):
-    assert connected(server, "10.0.0.1").get("/health").json() == {"ok": True}
+    assert connected(server, "10.0.0.1").get("/health").json() == {"alive": True, "ok": True}
 
 
 def test_the_metrics_have_queries_and_requests(client: AppClient):
