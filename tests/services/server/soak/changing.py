@@ -32,7 +32,7 @@ class OrderWriter(SoakClient):
         #: Of each order: from, to, item, amount.
         self.orders: dict[int, tuple[datetime, datetime, str, int]] = {}
         self._now, self._number = BEGIN, 0
-        self._http = httpx.Client(base_url=shared.server.url, timeout=_SECONDS)
+        self._http = self.connections.enter_context(httpx.Client(base_url=shared.server.url, timeout=_SECONDS))
 
     def work(self) -> None:
         while not self.shared.stopping.is_set():
@@ -215,7 +215,7 @@ class ConnectCreator(Creator):
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name)
-        client = hr.connect(shared.server.url, timeout=_SECONDS)
+        client = self.connections.enter_context(hr.connect(shared.server.url, timeout=_SECONDS))
         self.execute = client.sql
 
 

@@ -7,6 +7,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -51,6 +52,8 @@ class SoakClient(threading.Thread, ABC):
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(daemon=True, name=name)
         self.shared, self.chance = shared, random.Random(f"{shared.seed} {name}")
+        #: Its connections, which are closed when the run has ended.
+        self.connections = ExitStack()
 
     def run(self) -> None:
         try:

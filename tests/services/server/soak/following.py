@@ -112,7 +112,7 @@ class SentEventsFollower(Follower):
 
     def __init__(self, shared: Shared, name: str, wanted: Wanted) -> None:
         super().__init__(shared, name, wanted)
-        self._http = httpx.Client(timeout=httpx.Timeout(10, read=_SILENCE))
+        self._http = self.connections.enter_context(httpx.Client(timeout=httpx.Timeout(10, read=_SILENCE)))
 
     def follow(self) -> None:
         wanted = {"form": self.wanted.form, "key": ",".join(self.wanted.key), "rows": str(self.wanted.rows)}
@@ -182,7 +182,7 @@ class ConnectFollower(Follower):
 
     def __init__(self, shared: Shared, name: str, wanted: Wanted) -> None:
         super().__init__(shared, name, wanted)
-        self._client = hr.connect(shared.server.url)
+        self._client = self.connections.enter_context(hr.connect(shared.server.url))
 
     def follow(self) -> None:
         subscriber = self._subscriber()

@@ -94,7 +94,7 @@ class HttpInserter(KeyedInserter):
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name)
-        self._http = httpx.Client(base_url=shared.server.url, timeout=_SECONDS)
+        self._http = self.connections.enter_context(httpx.Client(base_url=shared.server.url, timeout=_SECONDS))
 
     def put(self, key: str, rows: list[Row]) -> int:
         headers = {"content-type": self.kind, "idempotency-key": key}
@@ -147,7 +147,7 @@ class ConnectInserter(KeyedInserter):
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name)
-        self._client = hr.connect(shared.server.url, timeout=_SECONDS)
+        self._client = self.connections.enter_context(hr.connect(shared.server.url, timeout=_SECONDS))
 
     def put(self, key: str, rows: list[Row]) -> int:
         return self._client["readings"].insert(table_of(rows), key=key)
@@ -160,7 +160,7 @@ class UnkeyedInserter(Inserter):
 
     def __init__(self, shared: Shared, name: str) -> None:
         super().__init__(shared, name)
-        self._looking = hr.connect(shared.server.url, timeout=_SECONDS)
+        self._looking = self.connections.enter_context(hr.connect(shared.server.url, timeout=_SECONDS))
 
     def insert(self, rows: list[Row]) -> None:
         text = f"INSERT INTO readings (id, sensor, reading, ts) VALUES {', '.join(row.sql() for row in rows)}"
@@ -201,6 +201,7 @@ class PsycopgInserter(UnkeyedInserter):
         try:
             if self._connection is None:
                 self._connection = psycopg.connect(self.shared.server.dsn, autocommit=True)
+                self.connections.callback(self._connection.close)
             self._connection.execute(text.encode())
         except psycopg.OperationalError:
             if self._connection is not None:

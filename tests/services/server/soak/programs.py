@@ -89,7 +89,9 @@ class ShellFollower(Follower):
             if set(line) == {"─"} or set(line) == {"─", " "}:
                 names = before.split()
             elif names != [""] and not line.startswith(names[0]):
-                rows.append(typed(dict(zip(names, re.split(r"\s{2,}", line), strict=True))))
+                values = re.split(r"\s{2,}", line)
+                assert len(values) == len(names), f"{names} in {line!r}, after {before!r}"
+                rows.append(typed(dict(zip(names, values, strict=True))))
             before = line
             if END in line:
                 self.take(rows, "the end")

@@ -268,3 +268,4 @@ def soak(
         for client in run.clients:
             if client.is_alive():
                 client.join(10)
+            client.connections.close()
