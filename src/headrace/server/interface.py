@@ -135,6 +135,12 @@ class Connection(Protocol):
         With a cursor, only what follows it. `key` are the columns that identify a row, for `upsert`.
         """
 
+    def install_modules(self, wheel: bytes) -> Said:
+        """Install the modules of a wheel, as a whole or not at all; for administrators."""
+
+    def remove_modules(self, package: str) -> Said:
+        """Remove a package of modules that nothing uses; for administrators."""
+
     def cancel(self) -> None:
         """Interrupt the running statement, from another thread."""
 

@@ -43,7 +43,7 @@ class Tutorial:
         for written, port in self._ports.items():
             command = command.replace(written, port)
         with subprocess.Popen(
-            ["sh", "-c", f"exec {command}" if "|" not in command else command], cwd=self.folder, text=True,
+            ["/bin/sh", "-c", f"exec {command}" if "|" not in command else command], cwd=self.folder, text=True,
             env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
         ) as process:  # fmt: skip
             stuck = threading.Timer(SECONDS, os.killpg, (process.pid, 9))

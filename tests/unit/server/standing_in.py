@@ -153,6 +153,12 @@ class StandInConnection:
             raise SubscriptionError("no longer kept", given=cursor, allowed=f"{self.server.first} or later")
         return StandInSubscription(self.server, name, None if cursor is None else int(cursor))
 
+    def install_modules(self, wheel: bytes) -> Said:
+        return Said("INSTALL MODULES", f"{len(wheel)} bytes")
+
+    def remove_modules(self, package: str) -> Said:
+        return Said("REMOVE MODULES", package)
+
     def cancel(self) -> None:
         self.server.cancelled.set()
 

@@ -83,7 +83,10 @@ class ShellFollower(Follower):
         rows: list[dict[str, Any]] = []
         names, before = [""], ""
         left = self.chance.randrange(20, 2000) if self.wanted.leaves else sys.maxsize
-        for line in map(str.strip, program.stdout):
+        for whole in program.stdout:
+            line = whole.strip()
+            if not whole.endswith("\n"):
+                raise AssertionError(f"cut off: {whole!r}; it ended with {program.wait()}: {program.stderr.read()}")
             if not line:
                 continue
             if set(line) == {"─"} or set(line) == {"─", " "}:

@@ -222,6 +222,17 @@ def test_an_old_cursor_is_gone(server: StandIn, client: AppClient):
     assert server.open == []
 
 
+# ---- modules
+
+
+def test_wheels_come_in_as_zip_files(client: AppClient):
+    reply = client.post("/modules", content=b"a wheel", headers={"content-type": "application/zip"})
+    assert reply.json() == {"replies": [{"tag": "INSTALL MODULES", "message": "7 bytes", "count": None}]}
+    for kind in ("application/octet-stream", "multipart/form-data", "text/plain"):
+        assert client.post("/modules", content=b"a wheel", headers={"content-type": kind}).status_code == 415
+    assert client.request("DELETE", "/modules/tallies").json()["replies"][0]["message"] == "tallies"
+
+
 # ---- about the server
 
 
@@ -277,7 +288,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sql": {"json": {"sql": "SHOW STREAMS"}},
     "/streams/{name}/rows": {"json": [{"n": 1}]},
     "/subscribe/{name}": {"params": {"form": "none"}},  # refused after the check of the role, and before it goes on
+    "/modules": {"content": b"a wheel"},
 }
+KINDS = {("POST", "/modules"): "application/zip"}
 
 
 @pytest.mark.parametrize("role", [None, "wrong", *ROLES])
@@ -290,7 +303,10 @@ def test_every_route_with_every_role_and_none(route: tuple[str, str], role: str 
     headers = {} if role is None else {"authorization": f"Bearer {role}"}
     if place == "proxy":
         headers["x-forwarded-for"] = "10.0.0.1"
-    reply = client.request(method, path.replace("{name}", "numbers"), headers=headers, **BODIES.get(path, {}))
+    if route in KINDS:
+        headers["content-type"] = KINDS[route]
+    body = BODIES.get(path, {}) if route != ("GET", "/modules") else {}
+    reply = client.request(method, path.replace("{name}", "numbers"), headers=headers, **body)
     needed = ROUTES[route]
     if needed is None:
         wanted = 200
