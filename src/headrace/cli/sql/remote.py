@@ -186,9 +186,13 @@ def _whole() -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    if hasattr(signal, "pthread_sigmask"):  # a write that a signal interrupts may be cut off
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         signal.signal(signal.SIGINT, before)
     if asked:
         raise KeyboardInterrupt
