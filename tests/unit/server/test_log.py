@@ -16,7 +16,8 @@ from tests.fixtures.waiting import PATIENCE
 
 from headrace.errors import ServerError, StoreError
 from headrace.schema import Schema
-from headrace.server.log import EventLog, LogFolder
+from headrace.server.log import EventLog
+from headrace.server.log_files import LogFolder
 
 COLUMNS = Schema.of("a LONG, b STRING")
 
@@ -177,7 +178,7 @@ def test_no_rows_are_a_frame_too(tmp_path: Path):
 
 def test_small_frames_in_memory_are_bounded(tmp_path: Path):
     log = opened(tmp_path)
-    with patch("headrace.server.log._CACHED_BYTES", 50_000):
+    with patch("headrace.server.log_files._CACHED_BYTES", 50_000):
         for number in range(100):
             log.append(rows(number))
         assert len(log._cache) < 15  # a batch takes kilobytes, however few values it has
