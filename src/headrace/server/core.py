@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,6 +18,7 @@ from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
+from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
@@ -43,6 +44,8 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: Held by a statement that finds rows of a table and then changes them.
+    changing: threading.Lock = field(default_factory=threading.Lock)
 
 
 class HeadraceServer:
@@ -87,6 +90,7 @@ class HeadraceServer:
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
+        self.workers = Workers(self.data / "computing", self.limits)
         try:
             self._recover()
         except BaseException:
@@ -130,6 +134,7 @@ class HeadraceServer:
         if self.running:
             self.retention.stop()
         self.running = False
+        self.workers.close()
         with self.lock:
             for served in self.objects.values():
                 if served.query is not None:

@@ -124,9 +124,15 @@ class LogFolder:
         self._cache: OrderedDict[_Frame, pa.RecordBatch] = OrderedDict()
         self._cached = 0
         self._cache_lock = threading.Lock()
-        for file in _segments(folder):
-            with file.open("rb") as opened:
-                self._add(frame for frame, _ in _frames(file, opened))
+        files = _segments(folder)
+        #: The offset before which rows are those of a base; 0 if there is none.
+        self.base = int(files[0].stem) if files and files[0].suffix == ".base" else 0
+        for file in files:
+            try:
+                with file.open("rb") as opened:
+                    self._add(frame for frame, _ in _frames(file, opened))
+            except FileNotFoundError as error:  # the process that writes the log has forgotten its rows
+                raise StoreError("rows of a log are no longer kept", given=str(file)) from error
 
     def _add(self, frames: Iterator[_Frame]) -> None:
         for frame in frames:
