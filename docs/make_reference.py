@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -48,6 +49,7 @@ GIVEN = {
     "Query": "headrace.host.driving.query.Query",
     "Script": "headrace.sql.scripts.Script",
     "Timeline": "headrace.display.timeline.Timeline",
+    "TracedRun": "headrace.tracing.traced.TracedRun",
     "Windowed": "headrace.api.grouped.Windowed",
 }
 WIDTH = 100
@@ -90,7 +92,7 @@ def signature(thing: Any, written: str) -> str:
     """How it is called, on one line or on several."""
     if isinstance(thing, ModuleType):
         return f"from headrace.testing import {written}"
-    if isinstance(thing, (int, property)):
+    if isinstance(thing, (int, property, cached_property)):
         return written
     if isinstance(thing, type) and issubclass(thing, (Exception, Enum)):
         return f"class {written}({', '.join(base.__name__ for base in thing.__bases__)})"

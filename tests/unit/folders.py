@@ -83,6 +83,11 @@ FOLDERS = (
         "`saved`: tools for checkpoints without their query",
         ignores=("explain",),
     ),
+    Folder(
+        ("tracing",),
+        "traced runs: every change of every operator, as tables",
+        ignores=("store", "adapters", "history", "explain"),
+    ),
     Folder(("api",), "the fluent surface; builds plan nodes, holds no logic", ignores=("store", "operators", "trace")),
     Folder(
         ("sql",),

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.fixtures.waiting import until
 
 import headrace as hr
 from headrace import meter
@@ -42,11 +43,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 def until_drawn(screen: Screen, words: str) -> None:
     """Wait for a line with these words."""
-    for _ in range(400):
-        if words in screen.getvalue():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError(f"{words!r} is not in {screen.getvalue()!r}")
+    until(lambda: words in screen.getvalue(), lambda: f"{words!r} is not in {screen.getvalue()!r}")
 
 
 def drawers() -> list[threading.Thread]:

@@ -46,7 +46,7 @@ from headrace.stages.load import stage_loads
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run", "needs_driver", "outputs_of", "run", "run_quietly", "start_all"]
+__all__ = ["Run", "consistent", "needs_driver", "outputs_of", "run", "run_quietly", "start_all"]
 
 CONSISTENCIES = ("speculative", "final")
 _PACKAGE = __name__.partition(".")[0]
@@ -212,7 +212,7 @@ def run_quietly(
     **options: Unpack[RunOptions],
 ) -> Run:
     """`run` without a warning: for callers that show the losses themselves."""
-    nodes = {name: _consistent(node, consistency) for name, node in checked_streams(streams).items()}
+    nodes = {name: consistent(node, consistency) for name, node in checked_streams(streams).items()}
     if options.get("checkpoint") is None:  # a run with one continues, and follows its tables
         nodes = {name: as_of_now(using_every_row(node)) for name, node in nodes.items()}
     checked = {name: s.showing(dates=nodes[name].dates) for name, s in checked_sinks(sinks or {}, nodes).items()}
@@ -282,7 +282,7 @@ def start_all(
     other. Spark also takes `master` and `spark`, a session to run in, whose options stay as they are; by default it
     uses the active session, or starts one.
     """
-    plans = [(followed(_consistent(node, consistency)), sink) for node, sink in checked_pairs(pairs)]
+    plans = [(followed(consistent(node, consistency)), sink) for node, sink in checked_pairs(pairs)]
     begin = _starter(host)
     return begin(plans, **checked_options(options, ["host", "consistency", *options_of(begin)]))
 
@@ -298,7 +298,8 @@ def _starter(host: Host) -> Callable[..., Query]:
     return start_query
 
 
-def _consistent(node: Node, consistency: Consistency) -> Node:
+def consistent(node: Node, consistency: Consistency) -> Node:
+    """The plan that gives early answers, or only final ones."""
     if consistency not in CONSISTENCIES:
         raise PlanError("unknown consistency", given=consistency, allowed=", ".join(CONSISTENCIES))
     return Final(node) if consistency == "final" else node

@@ -24,6 +24,7 @@ from headrace.api.columns import dropped, exploded, in_order_of, renamed, select
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
 from headrace.api.options import (
+    Consistency,
     Host,
     OverOptions,
     StreamPlotOptions,
@@ -34,6 +35,7 @@ from headrace.api.options import (
 )
 from headrace.api.plotting import plot
 from headrace.api.running import Run, outputs_of, run, start_all
+from headrace.api.tracing import traced
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
 from headrace.display.html import html_stream
@@ -69,6 +71,7 @@ from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import Grid, WindowKind
 from headrace.schema import SchemaLike
 from headrace.time import DurationLike, TimeLike, duration, ticks
+from headrace.tracing.traced import TracedRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -399,6 +402,17 @@ class Stream(Hinting):
         A picture shows at most `rows` rows, from `start` to `end`, and says how many events it leaves out.
         """
         return plot(self.node, by, **options)
+
+    def trace(
+        self, *, batch_rows: int | None = None, state: bool = False, consistency: Consistency = "speculative"
+    ) -> TracedRun:
+        """Run bounded inputs to their end in this process, and keep what every operator did in every batch.
+
+        The query runs as it is written. The result has Arrow tables: `operators`, `batches`, `edges` and `changes`.
+        `batch_rows` bounds a batch, as in `run`; with 1, every row is a batch. `state=True` also keeps what operators
+        remembered after each batch.
+        """
+        return traced(self.node, batch_rows=batch_rows, state=state, consistency=consistency)
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

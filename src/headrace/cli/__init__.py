@@ -13,7 +13,22 @@ from collections.abc import Sequence
 import typer
 from rich.console import Console
 
-from headrace.cli import apply, checkpoint, demo, doctor, explain, module, plot, run, serve, sql, verify, version
+from headrace.cli import (
+    apply,
+    checkpoint,
+    demo,
+    doctor,
+    explain,
+    looks,
+    module,
+    plot,
+    run,
+    serve,
+    sql,
+    trace,
+    verify,
+    version,
+)
 from headrace.errors import HeadraceError
 from headrace_command import INTERRUPTED
 
@@ -28,14 +43,19 @@ app = typer.Typer(
 app.command("apply")(apply.command)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.command("demo")(demo.command)
+app.command("diverted")(looks.diverted)
 app.command("doctor")(doctor.command)
 app.command("explain")(explain.command)
+app.command("logs")(looks.logs)
 app.add_typer(module.app, name="module")
 app.command("plot")(plot.command)
+app.command("queries")(looks.queries)
 app.command("run")(run.command)
 app.command("serve")(serve.command)
 app.command("sql")(sql.command)
+app.command("state")(looks.state)
 app.add_typer(serve.tokens, name="token")
+app.command("trace")(trace.command)
 app.command("verify")(verify.command)
 app.command("version")(version.command)
 

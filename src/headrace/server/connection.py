@@ -5,23 +5,26 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, ServerError, TableError, UnknownColumn
+from headrace.errors import HeadraceError, ServerError
 from headrace.io.origins import endless_origins
-from headrace.io.tables import fitted
 from headrace.schema import Schema
 from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
 from headrace.server.computing import AskJob, SelectAnswer, StatementWatch
-from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, Who
-from headrace.server.published import ARRIVED, DiskLog
+from headrace.server.insert_queue import InsertQueue
+from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, Who
+from headrace.server.looks import LookedAt
+from headrace.server.modules.requests import ModuleRequests
+from headrace.server.published import without_arrival
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
 from headrace.sql import syntax as s
@@ -42,15 +45,19 @@ _COUNT = re.compile(r"(\d[\d,]*) rows? ")
 _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 
 
-class ServerConnection:
+class ServerConnection(ModuleRequests):
     """One client of a server."""
 
     def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:
         self.server, self.who, self.origin = server, who, origin
         self.watch = StatementWatch(server.limits)
-        self.session = ServerSession(server, who, self.watch)
         self._subscriptions: list[LogSubscription] = []
         self._lock = threading.RLock()
+
+    @cached_property
+    def session(self) -> ServerSession:
+        """The session of its statements; a connection that only inserts needs none."""
+        return ServerSession(self.server, self.who, self.watch)
 
     # --- statements --------------------------------------------------------------------------------------------------
 
@@ -115,8 +122,11 @@ class ServerConnection:
             key = [name.text for name in part.key]
             return Subscribed("SUBSCRIBE", self.subscribe(part.name.text, part.form, part.cursor, key))
         if isinstance(part, s.InsertValues) and (served := self._fed(part.table.text)) is not None:
-            rows = self.session.values(context, part, served.stored.name, _columns_of(served))
-            return self._said(part, f"{self._append(served, rows, None)} rows inserted into {part.table.text}")
+            assert served.log is not None
+            assert served.inserts is not None
+            rows = self.session.values(context, part, served.stored.name, without_arrival(served.log.schema))
+            added = served.inserts.add([Insert(rows)], lambda _: None, here=True)
+            return self._said(part, f"{self._inserted(added.result())} rows inserted into {part.table.text}")
         return self._reply(self.session.statement(context, part))
 
     def recover(self, stored: StoredObject) -> None:
@@ -132,6 +142,8 @@ class ServerConnection:
             columns = zip(*outcome.rows, strict=True) if outcome.rows else [()] * len(outcome.columns)
             arrays = [pa.array(list(column), pa.string()) for column in columns]
             return RowsReply(tag, pa.table(arrays, names=[name or "_" for name in outcome.columns]))
+        if isinstance(outcome, LookedAt):
+            return RowsReply(tag, outcome.table, outcome.notes)
         if isinstance(outcome, Words):
             return RowsReply(tag, pa.table([pa.array(outcome.text.splitlines(), pa.string())], names=[tag.lower()]))
         if isinstance(outcome, Verified):
@@ -155,7 +167,6 @@ class ServerConnection:
             outcome.shown.node, self.session.options(), outcome.relation, outcome.order, self.server.limits
         )  # fmt: skip
         answer: SelectAnswer = self.session.compute(job)
-        self.session.latest = answer.run
         return RowsReply("SELECT", answer.table, (answer.losses,) if answer.losses else ())
 
     def columns(self, text: str) -> pa.Schema | None:
@@ -190,45 +201,43 @@ class ServerConnection:
 
     def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
         """Insert rows into a table or into a stream that clients feed; return how many, when they are on disk."""
-        with self._noted(f"INSERT INTO {stream}"):
-            check_role(self.who, "writer", f"INSERT INTO {stream}")
-            try:
-                return self._insert(stream, rows, key)
-            except OverflowError as error:
-                raise TableError(f"{stream}: a number does not fit in 64 bits") from error
+        return self._inserted(self._begun(stream, [Insert(rows, key)], here=True).result())
 
-    def _insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
+    def insert_all(self, stream: str, inserts: Sequence[Insert]) -> Future[Inserted]:
+        """Begin several inserts, each for itself."""
+        return self._begun(stream, inserts, here=False)
+
+    def _begun(self, stream: str, inserts: Sequence[Insert], *, here: bool) -> Future[Inserted]:
+        what = f"INSERT INTO {stream}"
+
+        def note(inserted: Inserted) -> None:
+            for _ in inserted.counts:
+                self.server.access.audit.note(self.who, self.origin, what)
+            if inserted.error is not None:
+                self.server.access.audit.note(self.who, self.origin, what, inserted.error)
+
+        try:
+            check_role(self.who, "writer", what)
+            queue = self._queue(stream)
+        except HeadraceError as error:
+            note(Inserted([], error))
+            raise
+        return queue.add(inserts, note, here=here)
+
+    def _queue(self, stream: str) -> InsertQueue:
+        """The queue of a table, or of a stream that clients feed."""
         served = self.server.objects.get(stream.lower())
-        fed = self._fed(stream)
-        if served is None or served.log is None or (fed is None and served.stored.kind != "table"):
-            raise unknown_stream(stream, {
-                one.stored.name: one for one in list(self.server.objects.values())
-                if one.stored.kind == "table" or self._fed(one.stored.name) is not None
-            })  # fmt: skip
-        if key is None:
-            return self._inserted(served, rows, None)
-        with self.server.key_lock(stream, key):  # a call that is repeated waits for the one before
-            known = served.log.marked(f"key {key}")
-            return known if known is not None else self._inserted(served, rows, key)
+        if served is None or served.inserts is None:
+            names = {one.stored.name: one for one in list(self.server.objects.values()) if one.inserts is not None}
+            raise unknown_stream(stream, names)
+        return served.inserts
 
-    def _inserted(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
-        if served.stored.kind != "table":
-            return self._append(served, rows, key)
-        entry = self.server.catalog.tables[served.stored.name]
-        assert isinstance(entry, LiveEntry)
-        log = entry.table.live.row_log
-        assert isinstance(log, DiskLog)
-        with log.marking(key):
-            return entry.table.insert(rows)
-
-    def _append(self, served: ServedObject, rows: pa.Table | list[dict[str, Any]], key: str | None) -> int:
-        assert served.log is not None
-        table = _checked(rows, _columns_of(served), served.stored.name)
-        now = pa.repeat(pa.scalar(time.time_ns() // 1000, pa.int64()), table.num_rows)
-        table = table.append_column(ARRIVED, now)
-        if table.num_rows or key is not None:
-            served.log.append(table, {} if key is None else {f"key {key}": table.num_rows})
-        return int(table.num_rows)
+    @staticmethod
+    def _inserted(inserted: Inserted) -> int:
+        """The rows of one insert."""
+        if inserted.error is not None:
+            raise inserted.error
+        return inserted.counts[0]
 
     # --- answers out -------------------------------------------------------------------------------------------------
 
@@ -269,12 +278,6 @@ class ServerConnection:
         self.cancel()
 
 
-def _columns_of(served: ServedObject) -> Schema:
-    """The columns of a stream that clients feed."""
-    assert served.log is not None
-    return Schema(tuple(field for field in served.log.schema if field.name != ARRIVED))
-
-
 def _tag(part: s.Statement) -> str:
     if isinstance(part, s.Ask) and part.name is None:
         return "SELECT"
@@ -287,25 +290,3 @@ def _tag(part: s.Statement) -> str:
 def _times(dates: bool) -> list[pa.Field]:
     kind = pa.timestamp("us", "UTC") if dates else pa.int64()
     return [pa.field("le", kind), pa.field("re", kind)]
-
-
-def _checked(rows: pa.Table | list[dict[str, Any]], schema: Schema, name: str) -> pa.Table:
-    """Rows of a client in the types of a stream; columns that are left out are null."""
-    if isinstance(rows, list):
-        names = list(dict.fromkeys(column for row in rows for column in row))
-        try:
-            rows = pa.table({column: pa.array([row.get(column) for row in rows]) for column in names})
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise TableError(f"{name}: values of a column are of several types: {error}") from error
-    for column in rows.column_names:
-        if column not in schema:
-            raise UnknownColumn.of(column, schema.names, name)
-    count = rows.num_rows
-    for field in schema:
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field.name, pa.nulls(count, field.type.arrow))
-    block = fitted(rows, schema, name)
-    if block.refused.num_rows:
-        row = block.refused.slice(0, 1).to_pylist()[0]
-        raise TableError(f"{name}: {row['reason']}", given=row["raw"], allowed=str(schema))
-    return block.table

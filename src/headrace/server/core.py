@@ -6,6 +6,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,18 +21,22 @@ from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
 from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
+from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
-from headrace.server.published import PublishedStream
+from headrace.server.modules import ServerModules
+from headrace.server.published import DiskLog, PublishedStream
 from headrace.server.queries import ServedQuery
+from headrace.server.query_log import QueryLog
 from headrace.server.retention import LogRetention
-from headrace.sql.bind.catalog import Catalog
+from headrace.sql.bind.catalog import Catalog, LiveEntry
 from headrace.sql.shipped import LIBRARY
 
 __all__ = ["HeadraceServer", "ServedObject"]
 
 _log = logging.getLogger("headrace.server")
-_KEY_LOCKS = 251
+#: Threads that carry out inserts for ways in that do not wait; each object has one at a time.
+_INSERTING = 8
 
 
 @dataclass
@@ -46,6 +51,10 @@ class ServedObject:
     relation: bool = False
     #: Held by a statement that finds rows of a table and then changes them.
     changing: threading.Lock = field(default_factory=threading.Lock)
+    #: The installed packages that its statement uses.
+    packages: frozenset[int] = frozenset()
+    #: The inserts of clients, if it takes any.
+    inserts: InsertQueue | None = None
 
 
 class HeadraceServer:
@@ -61,14 +70,15 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(
-            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
-        )
         #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
+        self.modules = ServerModules(self.data / "modules", self.lock)
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True,
+            modules=self.modules,
+        )  # fmt: skip
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
-        self._key_locks = [threading.Lock() for _ in range(_KEY_LOCKS)]
         #: What could not be created again at the start, and why; the next start tries it again.
         self.unrecovered: dict[str, tuple[StoredObject, HeadraceError]] = {}
         #: The object whose statement is executed again, at a start.
@@ -87,11 +97,15 @@ class HeadraceServer:
                 instead="stop it first, or another --data",
             )  # fmt: skip
         self._held = held
+        self._workers = ThreadPoolExecutor(_INSERTING, "headrace-insert")
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
-        self.workers = Workers(self.data / "computing", self.limits)
+        self.computing = Workers(self.data / "computing", self.limits)
+        self.query_log = QueryLog(self.access.database)
+        self.query_log.attach()
         try:
+            self.modules.open(self.stored.packages)
             self._recover()
         except BaseException:
             self.stop()
@@ -121,20 +135,28 @@ class HeadraceServer:
                     self.recovering = None
             if len(failed) == len(left):
                 for lost, why in failed:
-                    _log.error("%s %s cannot be created again: %s", lost.kind, lost.name, why)
+                    self.query_log.note(lost.name, f"{lost.kind} cannot be created again: {why}", logging.ERROR)
                     self.unrecovered[key_of(lost.kind, lost.name)] = lost, why
                 break
             left = [stored for stored, _ in failed]
         for served in list(self.objects.values()):
             if served.query is not None and served.stored.state != "stopped":
-                served.query.start_if_possible()
+                self._go_on(served.query)
+
+    def _go_on(self, query: ServedQuery) -> None:
+        query.start_if_possible()
+        if query.failure is None:
+            self.query_log.note(query.name, "the server was started: it goes on")
+        else:
+            self.query_log.note(query.name, f"it does not start: {query.failure}", logging.ERROR)
 
     def stop(self) -> None:
         """Finish running batches, keep checkpoints, and release the data directory."""
         if self.running:
             self.retention.stop()
         self.running = False
-        self.workers.close()
+        self.computing.close()
+        self._workers.shutdown()  # what was begun is carried out
         with self.lock:
             for served in self.objects.values():
                 if served.query is not None:
@@ -143,6 +165,8 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.modules.close()
+            self.query_log.detach()
             self.access.close()
             self.stored.close()
             self._held.close()
@@ -167,9 +191,21 @@ class HeadraceServer:
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
+            replaced = before.stored.id if before is not None else None
+            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
+        served.inserts = self._insert_queue(served)
         self.objects[key] = served
+
+    def _insert_queue(self, served: ServedObject) -> InsertQueue | None:
+        if served.log is None or served.published is not None:
+            return None
+        entry = self.catalog.tables.get(served.stored.name)
+        if served.stored.kind == "stream":
+            return InsertQueue(stream_inserts(served.stored.name, served.log), self._workers)
+        if not isinstance(entry, LiveEntry) or not isinstance(entry.table.live.row_log, DiskLog):
+            return None
+        return InsertQueue(table_inserts(entry.table, entry.table.live.row_log), self._workers)
 
     def open_log(self, stored: StoredObject, columns: Schema) -> EventLog:
         """The log of an object."""
@@ -195,14 +231,11 @@ class HeadraceServer:
         self.stored.mark(served.stored.id, "dropped")
         if served.query is not None:
             served.query.drop()
+            self.query_log.forget(served.query.name)
         if served.log is not None:
             served.log.close()
         self.remove_folders(served.stored)
         self.stored.remove(served.stored.id)
-
-    def key_lock(self, name: str, key: str) -> threading.Lock:
-        """Held by an insert with a key: of two with the same one, the second waits."""
-        return self._key_locks[hash((name.lower(), key)) % _KEY_LOCKS]
 
     def remove_folders(self, stored: StoredObject) -> None:
         """Remove the log and the checkpoint of an object."""
@@ -237,11 +270,22 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
+        objects = list(self.objects.values())
+        queries = {one.name: one for served in objects if (one := served.query) is not None}
+        alive = self.running and not any(served.log.failed for served in objects if served.log is not None)
         return {
-            "ok": self.running and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
+            "alive": alive,
+            "ok": alive and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
             "queries": {name: query.state for name, query in queries.items()}
             | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
+        }
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server itself."""
+        logs = {served.stored.name: served.log for served in list(self.objects.values()) if served.log is not None}
+        return {
+            "subscribers": self.subscriptions.in_use(),
+            "log_bytes": {name: log.size for name, log in logs.items()},
         }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:

@@ -1,20 +1,21 @@
 """What ways into the server see of it: connections, replies and subscriptions.
 
-Every call blocks; ways in with an event loop call them in threads. Errors are `HeadraceError`s, whose text a client may
-see: it never contains secrets.
+Calls block, unless they return a future; ways in with an event loop call them in threads. Errors are `HeadraceError`s,
+whose text a client may see: it never contains secrets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
 __all__ = [
-    "Connection", "Form", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed", "SubscribedRows",
-    "Subscription", "Who",
+    "Connection", "Form", "Insert", "Inserted", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed",
+    "SubscribedRows", "Subscription", "Who",
 ]  # fmt: skip
 
 Role = Literal["reader", "writer", "admin"]
@@ -53,6 +54,20 @@ class Said(Reply):
 
     message: str
     count: int | None = None
+
+
+class Insert(NamedTuple):
+    """Rows to insert. `key` identifies them: repeated with the same key, they insert nothing."""
+
+    rows: pa.Table | list[dict[str, Any]]
+    key: str | None = None
+
+
+class Inserted(NamedTuple):
+    """How many rows each of several inserts has, up to one that was refused, and why that was."""
+
+    counts: list[int]
+    error: Exception | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +121,12 @@ class Connection(Protocol):
         `key` identifies the call: one that is repeated with the same key inserts nothing, and returns the same.
         """
 
+    def insert_all(self, stream: str, inserts: Sequence[Insert]) -> Future[Inserted]:
+        """Begin several inserts, each for itself, in order up to one that is refused. This call does not block.
+
+        The future is done when they are on disk; it has the error of the refused one, and raises none.
+        """
+
     def subscribe(
         self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
     ) -> Subscription:
@@ -113,6 +134,12 @@ class Connection(Protocol):
 
         With a cursor, only what follows it. `key` are the columns that identify a row, for `upsert`.
         """
+
+    def install_modules(self, wheel: bytes) -> Said:
+        """Install the modules of a wheel, as a whole or not at all; for administrators."""
+
+    def remove_modules(self, package: str) -> Said:
+        """Remove a package of modules that nothing uses; for administrators."""
 
     def cancel(self) -> None:
         """Interrupt the running statement, from another thread."""
@@ -131,7 +158,12 @@ class Server(Protocol):
         """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
 
     def health(self) -> Mapping[str, Any]:
-        """What `/health` shows: `ok`, the state of every query, the version."""
+        """What `/health` shows: `alive`, whether the server needs no new start; `ok`, whether its queries are well;
+        and the state of every query.
+        """
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:
         """What `/metrics` shows of every query that runs: `report` (`BatchReport`) and `batch_seconds` of the last."""
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server: `subscribers`, and `log_bytes` of every log by its name."""

@@ -29,6 +29,7 @@ import zlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -306,9 +307,16 @@ class EventLog(LogFolder):
             return self._marks.get(name)
 
     @property
+    def failed(self) -> bool:
+        """Whether it cannot be written any more: a new start reads what is there."""
+        return self._failed is not None
+
+    @property
     def size(self) -> int:
         """Its bytes on disk."""
-        return sum(file.stat().st_size for file in _segments(self.folder))
+        with suppress(FileNotFoundError):  # rows are being forgotten
+            return sum(file.stat().st_size for file in _segments(self.folder))
+        return 0
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
         """Wait until there are rows from an offset on; False if there are none in time, or the log was closed."""

@@ -30,7 +30,7 @@ from headrace.schema import Field, Schema, Type
 from headrace.server.log import EventLog, LogFolder
 from headrace.time import BEGINNING, INFINITY
 
-__all__ = ["ARRIVED", "ClientRows", "DiskLog", "LogSink", "PublishedStream", "client_columns"]
+__all__ = ["ARRIVED", "ClientRows", "DiskLog", "LogSink", "PublishedStream", "client_columns", "without_arrival"]
 
 _PARTITION = "rows"
 ARRIVED = "_arrived"
@@ -136,6 +136,11 @@ class PublishedStream(ChangingTable):
 def client_columns(columns: Schema) -> Schema:
     """The columns of the log of a stream that clients feed: also when each row arrived, in ticks."""
     return Schema((*columns, Field(ARRIVED, Type.LONG)))
+
+
+def without_arrival(log: Schema) -> Schema:
+    """The columns of a stream that clients feed, from those of its log."""
+    return Schema(tuple(column for column in log if column.name != ARRIVED))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class ServedQuery:
         try:
             self.start()
         except HeadraceError as error:
-            _log.error("query %s does not start: %s", self.name, error)
+            _log.debug("query %s does not start: %s", self.name, error)  # its log says it
         except Exception as error:  # noqa: BLE001 - of any kind: the other queries go on
             _log.exception("query %s does not start", self.name)
             self.failure = ServerError(f"query {self.name} does not start: {error}")

@@ -29,26 +29,35 @@ class QueryStatements:
     who: Who
     catalog: Catalog
 
-    def _served_query(self, context: Context, part: s.ServerStatement) -> ServedQuery:
+    def served_queries(self, context: Context, name: s.Name | None) -> list[ServedQuery]:
+        """The query of a name, or all."""
         found = {served.stored.name: served.query for served in self.server.objects.values() if served.query}
-        key = self.catalog.key(part.name.text, found)
+        if name is None:
+            return list(found.values())
+        key = self.catalog.key(name.text, found)
         if key is None:
             raise context.error(
-                part.name, f"there is no query {part.name.text!r}", given=part.name.text,
+                name, f"there is no query {name.text!r}", given=name.text,
                 allowed=", ".join(found) or "(none yet: QUERY q AS SELECT …)",
-                instead=nearest(part.name.text, found) or "",
+                instead=nearest(name.text, found) or "",
             )  # fmt: skip
-        return found[key]
+        return [found[key]]
+
+    def _served_query(self, context: Context, part: s.ServerStatement) -> ServedQuery:
+        (query,) = self.served_queries(context, part.name)
+        return query
 
     def _start_query(self, context: Context, part: s.StartQuery) -> Outcome:
         query = self._served_query(context, part)
         if part.stop:
             query.stop()
             self.server.stored.mark(query.stored.id, "stopped")
+            self.server.query_log.note(query.name, f"stopped by {self.who.name}")
             return Done(part, f"query {query.name} was stopped; START QUERY {query.name} lets it go on")
         with context.at(part):
             query.start()
         self.server.stored.mark(query.stored.id, "there")
+        self.server.query_log.note(query.name, f"started by {self.who.name}")
         return Done(part, f"query {query.name} runs")
 
     def _alter_query(self, context: Context, part: s.AlterQuery) -> Outcome:
@@ -76,6 +85,7 @@ class QueryStatements:
         if not was_running:
             query.stop()
         self.server.stored.set(query.stored.id, json.dumps(query.settings))
+        self.server.query_log.note(query.name, f"{setting} = {value}, set by {self.who.name}")
         return Done(part, f"query {query.name}: {setting} = {value}")
 
     def _create_secret(self, context: Context, part: s.CreateSecret) -> Outcome:

@@ -30,6 +30,8 @@ from headrace.server.catalog import key_of
 from headrace.server.computing import AnalyzeJob, RowsJob
 from headrace.server.drop_statements import DropStatements
 from headrace.server.interface import Who
+from headrace.server.looks import LOOKS, look
+from headrace.server.modules.requests import MODULE_COLUMNS, module_lines
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import ServedQuery
 from headrace.server.query_statements import QueryStatements
@@ -93,7 +95,8 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
                 return super().statement(context, part)
         if isinstance(part, s.CreateTable) and part.query is not None:
             self._compute_rows(context, part, part.query)
-        with self.server.lock:
+        again = self.server.recovering
+        with self.server.lock, self.server.modules.binding(again.id if again and again.kind != "view" else None):
             return super().statement(context, part)
 
     def _compute_rows(self, context: Context, part: s.CreateTable, query: s.Query) -> None:
@@ -124,7 +127,7 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
     def compute(self, job: ComputeJob) -> Any:
         """The answer of a job: it has what was inserted before it."""
         self.server.catch_up(job.node)
-        return self.server.workers.run(job, self.watch)
+        return self.server.computing.run(job, self.watch)
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
         if not part.analyze:
@@ -167,7 +170,9 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
     def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
         from headrace.server.core import ServedObject  # it imports this module
 
-        served = ServedObject(stored, **parts)
+        # The rows of a table were computed once; all else is bound again at the next start.
+        packages = frozenset() if stored.kind == "table" else frozenset(self.server.modules.used)
+        served = ServedObject(stored, packages=packages, **parts)
         if served.query is not None and stored.state == "creating":
             try:
                 served.query.start()
@@ -176,6 +181,7 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
                 if served.log is not None:
                     served.log.close()
                 raise
+            self.server.query_log.note(served.query.name, f"created by {self.who.name}")
         self.server.serve(served)
         return served
 
@@ -379,6 +385,8 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
     # --- what exists -------------------------------------------------------------------------------------------------
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
+        if part.what in LOOKS:
+            return look(self.server, part, self.served_queries(context, part.name))
         if part.what == "queries":
             served = [one for one in self.server.objects.values() if one.query is not None]
             rows = [_query_row(one) for one in served]
@@ -388,6 +396,10 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
             return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
         if part.what == "secrets":
             return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
+        if part.what == "modules":
+            return ShownTable(
+                part, MODULE_COLUMNS, tuple(module_lines(self.server.modules, super()._show(context, part)))
+            )
         if part.what == "subscriptions":
             used = self.server.subscriptions.in_use()
             return ShownTable(part, ("subscriptions",), ((str(used),),))

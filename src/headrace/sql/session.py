@@ -7,6 +7,7 @@ exception: it runs at once.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -197,7 +198,8 @@ class SqlSession(TableStatements, ViewStatements):
         name = part.name.text
         if not completes(part, self.catalog.own):
             self.catalog.free(context, part.name, among=self.catalog.own)
-        module = module_of(context, part, self.catalog.own, self.catalog.stored_tables())
+        known = ChainMap(self.catalog.own, self.catalog.modules)  # type: ignore[arg-type]  # it is only read
+        module = module_of(context, part, known, self.catalog.stored_tables())
         self.catalog.own[name] = module
         self.catalog.aggregates[name] = part
         return Done(part, "aggregate {} ({}): {}".format(*module.summary))
@@ -333,6 +335,11 @@ class SqlSession(TableStatements, ViewStatements):
 
     def _show_diverted(self, context: Context, part: s.Show) -> Outcome:
         """The rows that the latest run has not used."""
+        if part.name is not None:
+            raise context.error(
+                part.name, "here diverted rows are those of the latest run; only a server keeps them for each query",
+                given=part.name.text, instead="SHOW DIVERTED",
+            )  # fmt: skip
         if self.latest is None:
             raise context.error(
                 part,
@@ -345,6 +352,7 @@ class SqlSession(TableStatements, ViewStatements):
         rows = [tuple("" if v is None else sql_text(v) for v in row.values()) for row in diverted.to_pylist()]
         shed = {source: counts.get("shed", 0) for source, counts in self.latest.counts.items()}
         rows += [(source, f"{counted(count, 'row')} shed", "", "", "") for source, count in shed.items() if count]
+        rows = rows[len(rows) - min(len(rows), part.limit) :] if part.limit is not None else rows
         return ShownTable(part, DIVERTED.names, tuple(rows))
 
     def _set(self, context: Context, part: s.Set) -> Outcome:

@@ -9,7 +9,7 @@ judged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from itertools import pairwise
 from time import perf_counter
@@ -30,7 +30,7 @@ from headrace.operators.registry import linear_of
 from headrace.plan.nodes import DIVERTED, Combine, Diverted, LoopStart, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, PlanEdge
-from headrace.stages.measures import RunCost
+from headrace.stages.measures import Tap
 from headrace.stages.message import REPORTS, RESULT, Message, split
 
 __all__ = ["Intake", "circulated"]
@@ -59,10 +59,10 @@ class Intake:
         sender: int,
         clock: int | None = None,
         workers: Executor | None = None,
-        cost: RunCost | None = None,
+        tap: Tap | None = None,
     ) -> None:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
-        self.clock, self.workers, self._cost = clock, workers, cost
+        self.clock, self.workers, self._tap = clock, workers, tap
         self.channel = Channel(source, start, clock)
         self._shedder: Shedder | None = None
         self._reports: list[ChannelReport] = []
@@ -89,10 +89,9 @@ class Intake:
         """Read a decoded block, of the file at `path` if there is one."""
         start, waiting = perf_counter(), len(self._waiting)
         self._judge(block, path)
-        if self._cost is not None:
-            rows, seconds = block.table.num_rows + block.refused.num_rows, perf_counter() - start
-            accepted = sum(len(accepted) for accepted, _ in self._waiting[waiting:])
-            self._cost.add(self.source.fingerprint, rows_in=rows, rows_out=accepted, seconds=seconds)
+        if self._tap is not None:
+            rows = block.table.num_rows + block.refused.num_rows
+            self._tap.read(self.source, rows, self._waiting[waiting:], perf_counter() - start)
         if self._rows >= _TOGETHER:
             self._send()
 
@@ -158,13 +157,19 @@ class Intake:
     def _linear(self, node: Node, changes: Changes) -> Changes | pa.Table:
         start = perf_counter()
         output = linear_of(node)(node, changes)
-        if self._cost is not None:
-            seconds = perf_counter() - start
-            self._cost.add(node.fingerprint, rows_in=len(changes), rows_out=len(output), seconds=seconds)
+        if self._tap is not None:
+            self._tap.step(node, len(changes), output, None, perf_counter() - start)
         return output
 
     def _split(self, table: pa.Table, edge: PlanEdge) -> list[pa.Table | None]:
         return split(table, edge.route, self.buckets, self.sender)
+
+    def replay(self, judged: Sequence[tuple[Changes, Changes]], reports: Sequence[ChannelReport]) -> None:
+        """Take accepted and diverted events that another intake has judged, with its reports."""
+        self._waiting += judged
+        self._reports += reports
+        if self._tap is not None:
+            self._tap.read(self.source, sum(len(part) for pair in judged for part in pair), judged, 0.0)
 
     def end(self) -> list[ChannelReport]:
         """End the reading, and return the reports of the channels."""

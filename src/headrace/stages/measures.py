@@ -1,14 +1,34 @@
-"""What operators cost in a run: rows in and out, time, and the largest state. Only a run that is asked to measures."""
+"""What a run shows of its operators to a *tap*, if it is given one: every step, with its rows, its time and its state.
+
+`RunCost` is the tap that counts. `tracing/recording.py` is the tap that keeps the changes themselves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from headrace.changes import Changes
+from headrace.operators.kernel import Data
+from headrace.plan.nodes import Node, Source
+from headrace.progress import Progress
 from headrace.stages.load import StageLoad
 
-__all__ = ["OperatorCost", "RunCost"]
+__all__ = ["OperatorCost", "RunCost", "Tap"]
+
+
+class Tap(Protocol):
+    """Sees every step of a run in one thread, in order."""
+
+    def wait(self, source: Source, seconds: float) -> None:
+        """The time that a source took to read and decode rows."""
+
+    def read(self, source: Source, rows: int, judged: Sequence[tuple[Changes, Changes]], seconds: float) -> None:
+        """Rows of a source that have been judged: as accepted and diverted events."""
+
+    def step(self, node: Node, rows: int, output: Data, progress: Progress | None, seconds: float) -> None:
+        """A step of an operator with its number of input rows; the intake does not know the progress."""
 
 
 @dataclass
@@ -34,6 +54,16 @@ class RunCost:
     host: str = "local"
     #: The rows that arrived at the stages with several buckets, of all batches.
     loads: Sequence[StageLoad] = ()
+
+    def wait(self, source: Source, seconds: float) -> None:
+        self.add(source.fingerprint, seconds=seconds)
+
+    def read(self, source: Source, rows: int, judged: Sequence[tuple[Changes, Changes]], seconds: float) -> None:
+        accepted = sum(len(accepted) for accepted, _ in judged)
+        self.add(source.fingerprint, rows_in=rows, rows_out=accepted, seconds=seconds)
+
+    def step(self, node: Node, rows: int, output: Data, progress: Progress | None, seconds: float) -> None:  # noqa: ARG002
+        self.add(node.fingerprint, rows_in=rows, rows_out=len(output), seconds=seconds)
 
     def add(self, fingerprint: str, *, rows_in: int = 0, rows_out: int = 0, seconds: float = 0.0) -> None:
         """Count a step of an operator."""

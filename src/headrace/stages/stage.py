@@ -42,7 +42,7 @@ from headrace.plan.policies import Physical
 from headrace.plan.source import RE_NEW
 from headrace.progress import Progress
 from headrace.stages.cut import Line, PlanEdge
-from headrace.stages.measures import RunCost
+from headrace.stages.measures import Tap
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATISTICS, Message, split
 from headrace.stages.pickled import PICKLED, carries_states, check_marked, owner_mark
 from headrace.time import INFINITY, NEG_INFINITY
@@ -54,8 +54,8 @@ __all__ = ["StageRun", "count_failed", "intake_progress", "segment_names"]
 class StageRun:
     """The operators of one level in one bucket, with their state."""
 
-    def __init__(self, line: Line, level: int, bucket: int, buckets: int, cost: RunCost | None = None) -> None:
-        self.cost = cost
+    def __init__(self, line: Line, level: int, bucket: int, buckets: int, tap: Tap | None = None) -> None:
+        self.tap = tap
         self.line, self.level, self.bucket, self.buckets = line, level, bucket, buckets
         self.kernels: dict[str, Kernel] = {n.fingerprint: kernel_of(n) for n in line.at(level) if not n.linear}
         self.clocks = {source.fingerprint: Progress() for source in line.sources}
@@ -77,7 +77,7 @@ class StageRun:
         self._take_reports([m.extra for m in arrived if m.edge == REPORTS])
         data, progress = self._inputs(arrived)
         for node in self.line.at(self.level):
-            run = self._run if self.cost is None else self._measured
+            run = self._run if self.tap is None else self._shown
             data[node.fingerprint], progress[node.fingerprint] = run(node, data, progress)
             self._guesses[node.fingerprint] = self._guess(node, progress)
             out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
@@ -124,15 +124,13 @@ class StageRun:
                     self._guesses[edge.producer.fingerprint] = min(m.extra["guess"] for m in arrivals if m.progress)
         return data, progress
 
-    def _measured(
-        self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]
-    ) -> tuple[Data, Progress]:
-        assert self.cost is not None
+    def _shown(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:
+        assert self.tap is not None
         is_side = isinstance(node, (Failures, Orphans))
         rows = 0 if is_side else sum(len(data[self._place(node, position)]) for position in range(len(node.inputs)))
         start = perf_counter()
         output, reached = self._run(node, data, progress)
-        self.cost.add(node.fingerprint, rows_in=rows, rows_out=len(output), seconds=perf_counter() - start)
+        self.tap.step(node, rows, output, reached, perf_counter() - start)
         return output, reached
 
     def _run(self, node: Node, data: Mapping[str, Data], progress: Mapping[str, Progress]) -> tuple[Data, Progress]:

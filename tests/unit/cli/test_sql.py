@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,8 @@ from hypothesis import strategies as st
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
+from tests.fixtures.ports import refusing_port
+from tests.fixtures.waiting import PATIENCE
 from typer.testing import CliRunner
 
 from headrace.cli import app
@@ -59,6 +63,29 @@ class Seen(Shell):
         self.out.truncate()
         self.execute(statements)
         return self.out.getvalue()
+
+    def watched(self, steps: Mapping[str, Callable[[], None]]) -> str:
+        """What `\\watch` shows until Ctrl-C, which follows the last words: at each it does what is to be done then."""
+        left = iter(steps.items())
+        words, act = next(left)
+        deadline = time.monotonic() + PATIENCE
+
+        def look(seconds: float) -> None:
+            nonlocal words, act
+            assert time.monotonic() < deadline, f"no {words!r} in {self.out.getvalue()[-3000:]}"
+            if words in self.out.getvalue():
+                act()
+                words, act = next(left, (None, None))
+                if words is None:
+                    raise KeyboardInterrupt
+            time.sleep(seconds)
+
+        with mock.patch("headrace.cli.sql.shell.time", SimpleNamespace(monotonic=time.monotonic, sleep=look)):
+            return self.text("\\watch 0.1")
+
+
+def nothing() -> None:
+    """To be done when the last words are seen."""
 
 
 @pytest.fixture
@@ -251,13 +278,10 @@ def test_watching_follows_new_files(place: Path):
         Seen.execute(Seen(), MADE + SUMS + "\\watch")
 
     def deliver() -> None:
-        (place / "in" / "1.tmp").write_text("symbol,ts,price\nC,2,7.0\n")
-        (place / "in" / "1.tmp").rename(place / "in" / "1.csv")
+        (place / "1.tmp").write_text("symbol,ts,price\nC,2,7.0\n")
+        (place / "1.tmp").rename(place / "in" / "1.csv")
 
-    timer = threading.Timer(0.3, deliver)
-    timer.start()
-    text = seen.text("\\watch 0.1 12")
-    timer.join()
+    text = seen.watched({"3 rows": deliver, "4 rows": nothing})
     assert text.index("3 rows") < text.index("4 rows")
     assert seen.followed is None
 
@@ -267,15 +291,16 @@ def test_watching_follows_a_table_of_the_session(place: Path):  # noqa: ARG001 -
     seen = Seen(terminal=True)
     seen.execute("CREATE TABLE stock (item STRING, n LONG); INSERT INTO stock VALUES ('ham', 3);")
     seen.execute("SELECT item, sum(n) AS n FROM stock GROUP BY item;")
-    timer = threading.Timer(0.5, lambda: seen.session.execute("INSERT INTO stock VALUES ('ham', 40), ('eggs', 600)"))
-    timer.start()
-    text = seen.text("\\watch 0.2 12")
-    timer.join()
+
+    def deliver() -> None:
+        seen.session.execute("INSERT INTO stock VALUES ('ham', 40), ('eggs', 600)")
+
+    text = seen.watched({"1 row": deliver, "2 rows": nothing})
     assert text.index("1 row") < text.index("2 rows")
     assert "43" in text
     assert "keeps running" in text
     seen.execute("UPDATE stock SET n = 7000 WHERE item = 'eggs'")
-    assert "7000" in seen.text("\\watch 0.2 4")
+    seen.watched({"7000": nothing})
     seen.execute("\\stop")
     assert seen.followed is None
 
@@ -291,28 +316,28 @@ def test_hosts_are_watched_and_not_waited_for(place: Path):  # noqa: ARG001 - wh
         def serve() -> None:
             with closing(server.accept()[0]) as connection:
                 connection.sendall(b"1,10\n2,11\n")
-                time.sleep(2)
+                assert shown.wait(PATIENCE)
 
+        shown = threading.Event()
         sender = threading.Thread(target=serve)
         sender.start()
-        text = seen.text("\\watch 0.2 8")
+        seen.watched({"2 rows": shown.set})
         seen.close()
         sender.join()
-    assert "2 rows" in text
 
 
 @pytest.mark.slow
 def test_watching_shows_diverted_rows_and_refused_connections(place: Path):
     (place / "ticks.csv").write_text(TICKS + "A,x,1.0\nA,2,1.0\n")
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        port = server.getsockname()[1]
-    seen = Seen(terminal=True)
-    seen.execute(
-        f"""{MADE.rstrip(";")} WITH PROGRESS ADVANCE 10 us LATE DIVERT;
-        CREATE STREAM sent (symbol STRING, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});
-        SELECT symbol FROM ticks UNION ALL SELECT symbol FROM sent;"""
-    )
-    text = " ".join(seen.text("\\watch 0.2 3").split())
+    with refusing_port() as nobody:
+        port = nobody.getsockname()[1]
+        seen = Seen(terminal=True)
+        seen.execute(
+            f"""{MADE.rstrip(";")} WITH PROGRESS ADVANCE 10 us LATE DIVERT;
+            CREATE STREAM sent (symbol STRING, ts LONG) ORDER BY ts SOURCE HOST ('127.0.0.1', {port});
+            SELECT symbol FROM ticks UNION ALL SELECT symbol FROM sent;"""
+        )
+        text = " ".join(seen.watched({"no connection (refused": nothing}).split())
     assert "2 of 7 rows not used (1 late, 1 malformed; 2 diverted)" in text
     assert "A,x,1.0" in text
     assert "late: its sync time 2 is before the CTI 21" in text

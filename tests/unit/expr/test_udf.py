@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.fixtures.waiting import until
 
 import headrace as hr
 from headrace import col, lit
@@ -316,14 +317,14 @@ def test_a_call_has_a_time_limit(vectorised: bool, elsewhere: bool):
             pass
         return x
 
-    limited = made(endless, time_limit=0.2, vectorised=vectorised, on_error="null")
+    limited = made(endless, time_limit=0.5, vectorised=vectorised, on_error="null")
     caught: list[BaseException] = []
 
     def run() -> None:
         began = time.monotonic()
-        with pytest.raises(ModuleFailed, match=r"did not return within 0.2 s, for x=" + ("0.5" if vectorised else "2")):
+        with pytest.raises(ModuleFailed, match=r"did not return within 0.5 s, for x=" + ("0.5" if vectorised else "2")):
             values(limited("x"))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 60
         caught.append(ModuleFailed("seen"))
 
     if elsewhere:
@@ -333,12 +334,8 @@ def test_a_call_has_a_time_limit(vectorised: bool, elsewhere: bool):
     else:
         run()
     assert caught
-    for _ in range(100):  # the thread that ran it has been stopped
-        if not any(thread.name == "headrace-limited" for thread in threading.enumerate()):
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the call is still running")
+    # The thread that ran it has been stopped.
+    until(lambda: not any(thread.name == "headrace-limited" for thread in threading.enumerate()))
 
 
 @pytest.mark.slow

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import until
 
 import headrace as hr
 from headrace.errors import CheckpointError, EventError, HeadraceError, HostError, LateEvent, PlanError
@@ -43,13 +43,6 @@ def add(folder: Path, *rows: tuple[int, str, int]) -> None:
 def sums(folder: Path) -> hr.Stream:
     rows = hr.read_csv(str(folder), SCHEMA, lifetime=hr.point("t"), progress=hr.advance(delay=5))
     return rows.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count(), s=hr.sum("v"))
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_the_first_commit_keeps_where_partitions_begin(tmp_path: Path):
     place = Place(ends={"a": 5}, latest=True)
     stream = hr.read_source(place, lifetime=hr.point("t"), progress=hr.advance(delay=0))
     query = stream.start(hr.memory(), host="local", checkpoint=str(tmp_path))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while query.progress().get("batch") != 0:
         assert time.monotonic() < deadline
         time.sleep(0.01)

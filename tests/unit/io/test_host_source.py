@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.fixtures.ports import refusing_port
+from tests.fixtures.waiting import PATIENCE, until
 
 import headrace as hr
 from headrace import errors
@@ -31,9 +33,9 @@ Script = Callable[[socket.socket], None]
 class Server:
     """Answers each connection with the next script, in turn; connections after the last one are closed at once."""
 
-    def __init__(self, *scripts: Script, port: int = 0) -> None:
+    def __init__(self, *scripts: Script, listener: socket.socket | None = None) -> None:
         self._scripts = list(scripts)
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", 0)) if listener is None else listener
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -56,7 +58,7 @@ class Server:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
 
 
 def sends(data: bytes, *more: bytes) -> Script:
@@ -68,13 +70,6 @@ def sends(data: bytes, *more: bytes) -> Script:
             time.sleep(0.002)
 
     return script
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -119,15 +114,15 @@ def test_lines_come_and_a_broken_connection_is_made_again(serve: Callable[..., S
 
 
 def test_a_server_that_comes_later_is_found(tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    receiver = Receiver(origin(port), tmp_path, pauses=QUICK)
-    receiver.start()
-    until(lambda: receiver.counts["refused"] > 2)
-    server = Server(sends(b"a,1\n"), port=port)
-    until(lambda: receiver.counts["lines"] == 1)
-    receiver.stop()
-    server.close()
+    with refusing_port() as listener:
+        receiver = Receiver(origin(listener.getsockname()[1]), tmp_path, pauses=QUICK)
+        receiver.start()
+        until(lambda: receiver.counts["refused"] > 2)
+        listener.listen()
+        server = Server(sends(b"a,1\n"), listener=listener)
+        until(lambda: receiver.counts["lines"] == 1)
+        receiver.stop()
+        server.close()
 
 
 @pytest.mark.slow
@@ -150,8 +145,7 @@ def test_a_fast_sender_has_to_wait_for_the_query(serve: Callable[..., Server], t
     assert receiver.counts["lines"] == most
     assert not sent.is_set()
     found: list[int] = []
-    deadline = time.monotonic() + 30
-    while len(found) < total and time.monotonic() < deadline:
+    while len(found) < total:
         new = list_files(str(tmp_path))[len(taken) :]
         lines = [int(line.split(b",")[0]) for path in new for line in Path(path).read_bytes().splitlines()]
         assert len(lines) <= most
@@ -166,7 +160,7 @@ def test_lines_that_are_no_rows_are_diverted(serve: Callable[..., Server], tmp_p
     server = serve(sends(b"a,1\n" + b"x" * 500, b"y" * 500 + b"\n" + b'"open,2\n"b, c",3\n' + b"z" * 2000))
     receiver = Receiver(origin(server.port), tmp_path, once=True, longest=100)
     receiver.start()
-    assert receiver.wait(10)
+    assert receiver.wait(PATIENCE)
     assert spooled(tmp_path) == [b"a,1", b'"b, c",3']
     assert {name: receiver.counts[name] for name in ("too_long", "unpaired", "half")} == {
         "too_long": 2, "unpaired": 1, "half": 0,
@@ -179,7 +173,7 @@ def test_stopping_leaves_no_thread_and_writes_down_what_came(serve: Callable[...
 
     def stays(connection: socket.socket) -> None:
         connection.sendall(b"a,1\nb,2\nand ha")
-        gate.wait(10)
+        gate.wait(PATIENCE)
 
     server = serve(stays)
     receiver = Receiver(origin(server.port), tmp_path, pauses=QUICK)
@@ -204,8 +198,8 @@ def test_a_receiver_that_cannot_write_says_so(
     receiver = Receiver(origin(serve(sends(b"a,1\n")).port), tmp_path, pauses=QUICK)
     receiver.on_failure = told.set
     receiver.start()
-    assert told.wait(10)
-    assert receiver.wait(10)
+    assert told.wait(PATIENCE)
+    assert receiver.wait(PATIENCE)
     assert isinstance(receiver.failure, OSError)
 
 
@@ -301,7 +295,7 @@ def test_a_server_may_have_nothing_to_say(serve: Callable[..., Server], format: 
 
 def test_two_hosts_are_received_at_the_same_time(serve: Callable[..., Server]):
     """Each server closes only when both have been connected to."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def script(connection: socket.socket) -> None:
         connection.sendall(b"a\n")
@@ -314,10 +308,8 @@ def test_two_hosts_are_received_at_the_same_time(serve: Callable[..., Server]):
 
 def test_a_bounded_read_gives_up_when_nobody_answers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headrace.io.host_source._PATIENCE", 0.0)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.raises(errors.SourceError, match="no server answers"):
-        hr.read_host("127.0.0.1", port, "k STRING").cht()
+    with refusing_port() as nobody, pytest.raises(errors.SourceError, match="no server answers"):
+        hr.read_host("127.0.0.1", nobody.getsockname()[1], "k STRING").cht()
 
 
 def test_a_history_needs_what_was_received():

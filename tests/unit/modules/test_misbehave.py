@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.fixtures.waiting import PATIENCE
 
 import headrace as hr
 from headrace.errors import ModuleFailed
@@ -208,7 +209,7 @@ CASES: list[tuple[Any, dict[str, Any], str]] = [
     (Counts(), {"verify": True}, "not deterministic"),
     (Sorts(), {"verify": True}, "changes the list it is given"),
     (Empties(), {"verify": True}, "changes the list it is given"),
-    (Loops(), {"time_limit": 0.05}, "did not return within 0.05 s"),
+    (Loops(), {"time_limit": 0.3}, "did not return within 0.3 s"),
     (GivesOtherColumns(), {}, "it gave the columns price, not o"),
     (GivesTooMany(), {}, "it gave 2 values, not o"),
     (GivesNumber(), {}, "not a list of outputs"),
@@ -279,17 +280,17 @@ def in_thread(call: Any) -> Any:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     return found[0]
 
 
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 def test_a_module_that_never_returns_is_stopped_in_a_worker_thread_too(on_error: str):
-    found = in_thread(query(Loops(), time_limit=0.1, on_error=on_error).run)
+    found = in_thread(query(Loops(), time_limit=0.3, on_error=on_error).run)
     if on_error == "fail":
         assert isinstance(found, ModuleFailed)
-        assert "did not return within 0.1 s" in str(found)
+        assert "did not return within 0.3 s" in str(found)
     else:
         assert rows(found.cht()) == EXACT
         assert found.counts["Loops()"] == {"failed": 1}
@@ -314,7 +315,7 @@ def test_an_alarm_of_somebody_else_still_rings():
     handler = signal.signal(signal.SIGALRM, lambda *_: rang.append(1))
     left = signal.setitimer(signal.ITIMER_REAL, 60.0)  # what pytest's own time limit has set comes back at the end
     try:
-        query(Loops(), time_limit=0.05, on_error="skip").run()
+        query(Loops(), time_limit=0.3, on_error="skip").run()
         assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60.0
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         signal.sigtimedwait([], 0.1)
@@ -412,7 +413,7 @@ def test_the_search_for_the_smallest_input_comes_to_an_end(monkeypatch: pytest.M
     started = time.monotonic()
     with pytest.raises(ModuleFailed, match="did not return"):
         query(Loops(), table=table, time_limit=0.1).run()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60  # it would be 20 s for each of 200 rows
 
 
 def test_counts_add_up_over_groups_and_windows():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pyarrow as pa
+from tests.fixtures.waiting import PATIENCE
 
-from headrace.errors import AccessError, ServerError, SqlError, SubscriptionError, UnknownColumn
+from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, SubscriptionError, UnknownColumn
 from headrace.server.access import LOCAL, check_role, needs
 from headrace.server.access.tokens import Tokens
-from headrace.server.interface import Form, Reply, RowsReply, Said, Subscribed, SubscribedRows, Who
+from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, SubscribedRows, Who
 from headrace.sql.parse import parse
 from headrace.time import INFINITY
 
@@ -32,7 +34,7 @@ class StandIn:
         self.changed = threading.Condition()
         self.open: list[str] = []
         self.cancelled = threading.Event()
-        self.well = True
+        self.well = self.alive = True
 
     def connect(self, who: Who, origin: str = "") -> StandInConnection:
         del origin
@@ -48,7 +50,12 @@ class StandIn:
         raise AccessError("this token is not known")
 
     def health(self) -> Mapping[str, Any]:
-        return {"ok": self.well, "version": "0", "queries": {"q": "running", "old": "stopped"}}
+        return {
+            "alive": self.alive,
+            "ok": self.alive and self.well,
+            "version": "0",
+            "queries": {"q": "running", "old": "stopped"},
+        }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:
         report = {
@@ -56,6 +63,9 @@ class StandIn:
             "operators": [{"operator": "join", "rows": 2, "bytes": 64}],
         }  # fmt: skip
         return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
+
+    def figures(self) -> Mapping[str, Any]:
+        return {"subscribers": 3, "log_bytes": dict.fromkeys(self.streams, 100)}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:
@@ -96,7 +106,7 @@ class StandInConnection:
             elif word == "DESCRIBE":
                 yield Subscribed("SUBSCRIBE", self.subscribe("numbers"))
             elif word == "EXPLAIN":
-                self.server.cancelled.wait(5)
+                self.server.cancelled.wait(PATIENCE)
                 yield Said("EXPLAIN", "late")
             elif word == "VERIFY":
                 raise RuntimeError("a password is hunter2")
@@ -123,6 +133,16 @@ class StandInConnection:
             self.server.keys[key] = len(values)
         return len(values)
 
+    def insert_all(self, stream: str, inserts: Sequence[Insert]) -> Future[Inserted]:
+        counts: list[int] = []
+        done: Future[Inserted] = Future()
+        try:
+            counts += [self.insert(stream, rows, key) for rows, key in inserts]
+            done.set_result(Inserted(counts))
+        except HeadraceError as error:
+            done.set_result(Inserted(counts, error))
+        return done
+
     def subscribe(
         self, name: str, form: Form = "events", cursor: str | None = None, key: Sequence[str] = ()
     ) -> StandInSubscription:
@@ -132,6 +152,12 @@ class StandInConnection:
         if cursor is not None and int(cursor) < self.server.first:
             raise SubscriptionError("no longer kept", given=cursor, allowed=f"{self.server.first} or later")
         return StandInSubscription(self.server, name, None if cursor is None else int(cursor))
+
+    def install_modules(self, wheel: bytes) -> Said:
+        return Said("INSTALL MODULES", f"{len(wheel)} bytes")
+
+    def remove_modules(self, package: str) -> Said:
+        return Said("REMOVE MODULES", package)
 
     def cancel(self) -> None:
         self.server.cancelled.set()

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import PATIENCE
 
 from headrace.errors import ServerError, StoreError
 from headrace.schema import Schema
@@ -200,11 +201,11 @@ def test_readers_wait(tmp_path: Path):
     assert not log.wait(0, 0.01)
     timer = threading.Timer(0.05, lambda: log.append(rows(1)))
     timer.start()
-    assert log.wait(0, 5)
+    assert log.wait(0, PATIENCE)
     timer.join()
     closer = threading.Timer(0.05, log.close)
     closer.start()
-    assert not log.wait(1, 5)
+    assert not log.wait(1, PATIENCE)
     closer.join()
     with pytest.raises(ServerError, match="closed"):
         log.append(rows(2))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import PATIENCE
 
 import headrace as hr
 from headrace.errors import AccessError, SqlError, SubscriptionError
@@ -83,7 +84,7 @@ def test_subscribers_fold_to_the_history_across_restarts(tmp_path: Path):
             assert client["trades"].insert(rows, key=f"step {step}") == 2
     client["trades"].insert({"ts": "2024-01-01T00:02:00", "symbol": "A", "price": 0.0})
     for reader in readers:
-        reader.join(20)
+        reader.join(PATIENCE)
         assert not reader.is_alive()
     wanted = sorted((tuple(row.values()) for row in client["hot"].cht().to_pylist()), key=str)
     assert sum(row[3] for row in wanted) == 12, "each row once"
@@ -153,8 +154,8 @@ def test_twenty_subscribers_see_an_insert(server: HeadraceServer):
         for thread in threads:
             thread.start()
         for _ in threads:
-            assert ready.acquire(timeout=20)
+            assert ready.acquire(timeout=PATIENCE)
         client["symbols"].insert({"symbol": "B", "name": "Bb"})
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
         assert len(seen) == len(threads)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import PATIENCE
 
 from headrace.errors import (
     AccessError,
@@ -67,7 +68,7 @@ def folders(client: ServerConnection) -> list[str]:
 
 def until(client: ServerConnection, text: str, expected: list[dict[str, Any]]) -> None:
     """Ask until the answer is the expected one."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while (found := asked(client, text)) != expected:
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
@@ -99,7 +100,7 @@ def test_queries_are_composed_while_they_run(start: Callable[[], ServerConnectio
     rows = [{"symbol": "A", "price": n, "ts": f"2024-01-01T00:00:{n:02d}Z"} for n in (1, 2, 12, 22)]
     assert client.insert("trades", rows) == 4
     totals = "SELECT symbol, total FROM sums"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while len(asked(client, totals)) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -120,7 +121,7 @@ def test_queries_are_composed_while_they_run(start: Callable[[], ServerConnectio
 
 def _rows_until(subscription: Any, events: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while sum(row["kind"] != "cti" for row in found) < events:
         assert time.monotonic() < deadline, found
         piece = subscription.next(0.1)

@@ -1,12 +1,12 @@
-"""Run a query to the end of its input and measure its operators: in one thread, so that times add up."""
+"""Runs that a tap sees: to the end of the input, in one thread, so that steps are in order and times add up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from time import perf_counter
 
-from headrace.host.local.run import Block, Runner, batches_of
+from headrace.host.local.run import Block, Runner, TakenBatch, batches_of
 from headrace.host.received import received
 from headrace.host.report import operators_of
 from headrace.host.result import FinishedRun
@@ -16,7 +16,7 @@ from headrace.stages.cut import Line, line_of
 from headrace.stages.load import stage_loads
 from headrace.stages.measures import RunCost
 
-__all__ = ["measure_local"]
+__all__ = ["measure_local", "tapped_batches"]
 
 
 def measure_local(
@@ -25,26 +25,33 @@ def measure_local(
     """Run to the end of all sources; the plan that ran, its cost, and its results."""
     with received(outputs) as bounded:
         line = line_of(bounded, buckets)
-        for source in line.sources:
-            check_fields(source)
         cost, began = RunCost(), perf_counter()
-        runner = Runner(line, buckets, None, cost=cost)
-        feeds = {source.fingerprint: batches_of(source, batch_rows) for source in line.sources}
-        while feeds:
-            blocks: dict[str, Sequence[Block]] = {}
-            for fingerprint, feed in list(feeds.items()):
-                start = perf_counter()
-                read = next(feed, None)
-                cost.add(fingerprint, seconds=perf_counter() - start)
-                if read is None:
-                    del feeds[fingerprint]
-                else:
-                    blocks[fingerprint] = read
-            if feeds:
-                runner.round(blocks)
-                cost.batches += 1
-                cost.hold(operators_of(runner.done.statistics[-1]))
+        runner = Runner(line, buckets, None, tap=cost)
+        for taken in tapped_batches(runner, batch_rows):
+            runner.run(taken)
+            cost.batches += 1
+            cost.hold(operators_of(runner.done.statistics[-1]))
         runner.end()
         cost.seconds = perf_counter() - began
         cost.loads = stage_loads(chain.from_iterable(runner.done.statistics))
     return line, cost, runner.done
+
+
+def tapped_batches(runner: Runner, batch_rows: int | None) -> Iterator[TakenBatch]:
+    """Every batch of a run with a tap, judged, in order; the caller runs each before it takes the next."""
+    for source in runner.line.sources:
+        check_fields(source)
+    assert runner.tap is not None
+    feeds = {source: batches_of(source, batch_rows) for source in runner.line.sources}
+    while feeds:
+        blocks: dict[str, Sequence[Block]] = {}
+        for source, feed in list(feeds.items()):
+            start = perf_counter()
+            read = next(feed, None)
+            runner.tap.wait(source, perf_counter() - start)
+            if read is None:
+                del feeds[source]
+            else:
+                blocks[source.fingerprint] = read
+        if feeds:
+            yield runner.take(blocks)

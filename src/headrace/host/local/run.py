@@ -26,6 +26,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.host.memory import keep_freed_memory
 from headrace.host.received import received
@@ -49,13 +50,13 @@ from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.stages.egress import departures, together
 from headrace.stages.intake import Intake, circulated
-from headrace.stages.measures import RunCost
+from headrace.stages.measures import Tap
 from headrace.stages.message import FEEDBACK, REPORTS, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun, count_failed
 from headrace.time import INFINITY
 from headrace.trace import stored_segments
 
-__all__ = ["Runner", "SavedRun", "batches_of", "run_local"]
+__all__ = ["Judged", "Reports", "Runner", "SavedRun", "TakenBatch", "batches_of", "run_local"]
 
 #: How many batches a step may be ahead of the next one; and how many bytes of rows may wait, if that is fewer.
 _AHEAD = 2
@@ -66,6 +67,7 @@ _LARGE = 32 << 20
 Clock = Callable[[], int]
 Block = tuple[DecodedBlock, str | None]  # with the file it comes from
 Reports = list[tuple[Source, list[ChannelReport]]]
+Judged = Sequence[tuple[Changes, Changes]]  # accepted and diverted events
 
 
 def run_local(
@@ -195,14 +197,14 @@ class Runner:
         drain: bool = True,
         workers: ThreadPoolExecutor | None = None,
         stopped: Event | None = None,
-        cost: RunCost | None = None,
+        tap: Tap | None = None,
         sheds: bool = False,
     ) -> None:
         self.line, self.buckets, self.clock = line, buckets, clock
         #: Whether sources shed rows by their rules: runs over bounded inputs do not (rule 3.7).
         self.sheds = sheds
-        #: Where to count what operators cost, if that is asked for.
-        self.cost = cost
+        #: What sees every step, if that is asked for.
+        self.tap = tap
         #: The threads that run the buckets of a stage in parallel.
         self.workers = workers
         #: Set when the run fails or is interrupted.
@@ -211,7 +213,7 @@ class Runner:
         self.drain = drain
         self.feedback: list[Message] = []
         self.stages = [
-            [StageRun(line, level, b, buckets, cost) for b in range(buckets)] for level in range(1, line.depth + 1)
+            [StageRun(line, level, b, buckets, tap) for b in range(buckets)] for level in range(1, line.depth + 1)
         ]
         #: The progress of the sources, as the stages know it; and as of the rows that are judged, which may be ahead.
         self.progress = {source.fingerprint: Progress() for source in line.sources}
@@ -238,6 +240,19 @@ class Runner:
             if source.fingerprint in ended:
                 messages += self._report(source, ChannelReport(cti=INFINITY))
         return TakenBatch(intakes, messages, *self._judged(), sum(map(_size, blocks.values())))
+
+    def take_again(
+        self, judged: Mapping[str, Judged], reports: Reports, progress: Mapping[str, Progress]
+    ) -> TakenBatch:
+        """A batch that another run of the plan has judged: accepted and diverted events by source, and its progress."""
+        intakes = []
+        for sender, source in enumerate(self.line.sources):
+            if source.fingerprint in judged:
+                intake = Intake(self.line, source, Progress(), self.buckets, sender, tap=self.tap)
+                own = [report for of, parts in reports if of == source for report in parts]
+                intake.replay(judged[source.fingerprint], own)
+                intakes.append(intake)
+        return TakenBatch(intakes, [], reports, progress, 0)
 
     def run(self, taken: TakenBatch) -> None:
         """Run the stages of a batch."""
@@ -299,7 +314,7 @@ class Runner:
     def _intake(self, source: Source, blocks: Sequence[Block], sender: int) -> Intake:
         now = self.clock() if self.clock is not None else None
         start = self._reached[source.fingerprint]
-        intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers, self.cost)
+        intake = Intake(self.line, source, start, self.buckets, sender, now, self.workers, self.tap)
         if self.sheds and source.shedding is not None:
             intake.begin_part(Shedder(source, source.shedding.above, next((path or "" for _, path in blocks), "")))
         for block, path in blocks:

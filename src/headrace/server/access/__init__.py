@@ -43,10 +43,10 @@ class Access:
         clock: Callable[[], datetime] = _now,
     ) -> None:
         directory = Path(data)
-        self._database = AccessDatabase(directory / "catalog.db")
-        self.tokens = Tokens(self._database, required=tokens_required, clock=clock)
-        self.secrets = Secrets(self._database, directory / "secrets.key", environment, clock=clock)
-        self.audit = AuditLog(self._database, clock=clock)
+        self.database = AccessDatabase(directory / "catalog.db")
+        self.tokens = Tokens(self.database, required=tokens_required, clock=clock)
+        self.secrets = Secrets(self.database, directory / "secrets.key", environment, clock=clock)
+        self.audit = AuditLog(self.database, clock=clock)
 
     def authenticate(self, token: str | None, *, loopback: bool) -> Who:
         """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
@@ -55,4 +55,4 @@ class Access:
     def close(self) -> None:
         """Write what is left of the audit log, and close the database."""
         self.audit.close()
-        self._database.close()
+        self.database.close()

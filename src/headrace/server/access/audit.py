@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from threading import Event, Lock, Thread
 
 from headrace.errors import HeadraceError, without_secrets
@@ -20,6 +21,8 @@ __all__ = ["AuditEntry", "AuditLog"]
 
 #: Characters of a statement that are kept.
 _LONGEST = 10_000
+#: Characters of a statement whose form without secrets is remembered.
+_SHORT = 200
 #: Entries that may wait.
 _MANY = 1_000
 _SECRET = re.compile(r"(\bSECRET\b[^;]*?\bAS\b\s*)'(?:[^']|'')*(?:'|$)", re.IGNORECASE)
@@ -47,8 +50,16 @@ def safe_statement(text: str) -> str:
     >>> safe_statement("CREATE SECRET s AS 'it''s'; CREATE STREAM t SOURCE POSTGRES ('postgresql://u:p@h/d')")
     "CREATE SECRET s AS '***'; CREATE STREAM t SOURCE POSTGRES ('postgresql://***@h/d')"
     """
+    return _safe_again(text) if len(text) <= _SHORT else _safe(text)
+
+
+def _safe(text: str) -> str:
     hidden = _PASSWORD.sub(r"\1'***'", _SECRET.sub(r"\1'***'", text))
     return without_secrets(hidden)[:_LONGEST]
+
+
+#: Clients repeat short statements: `INSERT INTO s`.
+_safe_again = lru_cache(1_000)(_safe)
 
 
 class AuditLog:

@@ -70,6 +70,11 @@ class AccessDatabase:
         with self.changing() as connection:
             return connection.executemany(statement, rows).rowcount
 
+    def script(self, tables: str) -> None:
+        """Create tables that are not there yet."""
+        with self._lock:
+            self._connection.executescript(tables)
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()

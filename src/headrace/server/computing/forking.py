@@ -25,7 +25,6 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 # What a run imports only when it needs it: a process for a statement should find it in memory.
 import headrace.host.local.measured
@@ -34,7 +33,7 @@ from headrace.api.inputs import events
 from headrace.api.running import run_quietly
 from headrace.errors import HeadraceError
 from headrace.expr import col, count
-from headrace.server.computing.jobs import AskJob, ComputeJob, pack, unpack
+from headrace.server.computing.jobs import ComputeJob, pack, unpack
 from headrace.server.problems import error_to_json
 
 __all__ = ["LENGTH", "STATUS", "SentWork", "serve_forks"]
@@ -150,10 +149,7 @@ def _answer(data: bytes) -> bytes:
     tempfile.tempdir = work.folder
     _limit(work.memory)
     try:
-        value: Any = work.job.run()
-        if isinstance(work.job, AskJob):
-            value = work.job.sent(value)
-        return pack((True, value))
+        return pack((True, work.job.run()))
     except HeadraceError as error:
         return pack((False, error_to_json(error)))
     except MemoryError:

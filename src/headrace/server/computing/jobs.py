@@ -16,7 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace.api.analyzed import explain_analyzed
-from headrace.api.running import Run, run_quietly
+from headrace.api.running import run_quietly
 from headrace.plan.nodes import Node, walk
 from headrace.server.access import Limits
 from headrace.sql.peek import Computed, Order, computed, current
@@ -30,18 +30,6 @@ class SelectAnswer:
 
     table: pa.Table
     losses: str
-    run: Run
-
-
-@dataclass
-class _RunElsewhere(Run):
-    """A run of another process: its counts, and its diverted rows, as many as a reply may have."""
-
-    rows_diverted: pa.Table | None = None
-
-    def diverted(self) -> pa.Table:
-        assert self.rows_diverted is not None
-        return self.rows_diverted
 
 
 @dataclass(frozen=True)
@@ -73,15 +61,7 @@ class AskJob(ComputeJob):
         result = run.results["out"]
         table = current(result, self.order) if self.relation else result.cht()
         self.limits.check_reply(table)
-        return SelectAnswer(table, run.losses() if run.lost else "", run)
-
-    def sent(self, answer: SelectAnswer) -> SelectAnswer:
-        """The answer without what stays in the process that computed it."""
-        diverted = answer.run.diverted().slice(0, self.limits.reply_rows)
-        while diverted.nbytes > self.limits.reply_bytes:
-            diverted = diverted.slice(0, diverted.num_rows // 2)
-        run = _RunElsewhere({}, answer.run.counts, [], rows_diverted=diverted)
-        return replace(answer, run=run)
+        return SelectAnswer(table, run.losses() if run.lost else "")
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from headrace.errors import (
     HostError,
     LimitError,
     ServerError,
+    SqlError,
     StatementCancelled,
     SubscriptionError,
     TableError,
     Unavailable,
 )
 from headrace.server.access import ROUTES, check_role
-from headrace.server.http import about
+from headrace.server.http import about, modules
 from headrace.server.http.bodies import ContentError
 from headrace.server.http.feeds import subscribe
 from headrace.server.http.guard import BrowserGuard
@@ -46,7 +47,13 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("POST", "/streams/{name}/rows"): insert,
     ("GET", "/subscribe/{name}"): subscribe,
     ("GET", "/queries"): shows("SHOW QUERIES"),
+    ("GET", "/queries/{name}/diverted"): shows("SHOW DIVERTED"),
+    ("GET", "/queries/{name}/log"): shows("SHOW LOG"),
+    ("GET", "/queries/{name}/state"): shows("SHOW STATE"),
     ("GET", "/streams"): shows("SHOW STREAMS"),
+    ("GET", "/modules"): shows("SHOW MODULES"),
+    ("POST", "/modules"): modules.install,
+    ("DELETE", "/modules/{name}"): modules.remove,
     ("GET", "/metrics"): about.metrics,
     ("GET", "/health"): about.health,
     ("GET", "/ready"): about.ready,
@@ -125,7 +132,7 @@ def _refused(error: HeadraceError, status: int) -> Response:
 def _status(error: HeadraceError, *, named: bool) -> int:
     if isinstance(error, LimitError):
         return _LIMIT_STATUS.get(error.allowed.partition(":")[0], 413)
-    if type(error) is ServerError and named:
+    if named and (type(error) is ServerError or isinstance(error, SqlError)):
         return 404
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 

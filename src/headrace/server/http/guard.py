@@ -7,7 +7,6 @@ that change something have content types that browsers do not send to other site
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,14 +20,15 @@ from headrace.server.problems import error_to_json
 __all__ = ["BrowserGuard"]
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SAFE: Mapping[str, str] = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
-_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+#: As they are sent, unless a reply has one of its own.
+_SAFE = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+)
 
 
 class BrowserGuard:
@@ -75,9 +75,8 @@ class BrowserGuard:
         return None
 
     def _add_headers(self, headers: MutableHeaders, origin: str) -> None:
-        for name, value in _SAFE.items():
-            headers.setdefault(name, value)
-        headers.setdefault("content-security-policy", _POLICY)
+        given = {name for name, _ in headers.raw}
+        headers.raw.extend(header for header in _SAFE if header[0] not in given)
         if origin in self.origins:
             headers["access-control-allow-origin"] = origin
             headers["cross-origin-resource-policy"] = "cross-origin"
@@ -85,7 +84,7 @@ class BrowserGuard:
 
 
 _PREFLIGHT = {
-    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-methods": "DELETE, GET, POST",
     "access-control-allow-headers": "authorization, content-type, accept, idempotency-key, last-event-id",
     "access-control-max-age": "600",
 }

@@ -14,6 +14,8 @@ from headrace.server.http.bodies import content_type, read_body, text_of
 from headrace.server.http.replies import JSON, accepts_arrow, arrow_response, json_response
 from headrace.server.http.ways import Ways
 from headrace.server.interface import Connection, Reply, RowsReply, Subscribed, Who
+from headrace.sql.printer import to_sql
+from headrace.sql.syntax import Name
 
 __all__ = ["SQL", "shows", "sql"]
 
@@ -28,10 +30,15 @@ async def sql(ways: Ways, request: Request, who: Who) -> Response:
 
 
 def shows(text: str) -> Callable[[Ways, Request, Who], object]:
-    """A route that is one statement."""
+    """A route that is one statement; about the query that the path names, if it names one."""
 
     async def show(ways: Ways, request: Request, who: Who) -> Response:
-        return await _carried_out(ways, request, who, text)
+        of = request.path_params.get("name")
+        about = "" if of is None else f" FOR {to_sql(Name(of, quoted=True))}"
+        limit = request.query_params.get("limit")
+        if limit is not None and not (limit.isascii() and limit.isdigit()):
+            raise ServerError("the limit is a number of rows", given=limit, allowed="0, 1, 2, …")
+        return await _carried_out(ways, request, who, f"{text}{about}{'' if limit is None else f' LIMIT {limit}'}")
 
     return show
 

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 import anyio
@@ -82,6 +83,8 @@ class Ways:
                 instead="headrace serve with a certificate, or behind a proxy that has one",
             )  # fmt: skip
         token = _token(request)
+        if token is None:  # nothing is looked up
+            return self.server.authenticate(None, loopback=loopback)
         return await self.call(lambda: self.server.authenticate(token, loopback=loopback))
 
     def note(self, request: Request, who: Who | None, what: str, error: BaseException | None = None) -> None:
@@ -98,8 +101,13 @@ def is_loopback(request: Request) -> bool:
     """Whether a request comes from this machine, and not through a proxy."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
+    return _loopback(request.client.host)
+
+
+@lru_cache(1_000)
+def _loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(request.client.host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

@@ -198,6 +198,14 @@ class Builder(QueryBuilder, TableBuilder, ServerBuilder):
     def show(self, at: Span, what: str) -> s.Show:
         return s.Show(what.lower(), at=at)
 
+    def show_part(self, at: Span, what: str, *given: Clause) -> s.Show:
+        return self.make(s.Show, at, given, what=what.lower())
+
+    show_for = clause("name")
+
+    def show_limit(self, at: Span, number: Token) -> Clause:
+        return Clause("limit", self.whole(number), at)
+
     def show_create(self, at: Span, name: s.Name) -> s.ShowCreate:
         return s.ShowCreate(name, at=at)
 

@@ -85,7 +85,7 @@ class ExpressionBuilder:
         """For rules that choose one of several keywords or signs."""
         return token.text.upper()
 
-    late_policy = bad_rows_policy = console = show_what = liveliness = emit_mode = tick_mode = word
+    late_policy = bad_rows_policy = console = show_what = show_of = liveliness = emit_mode = tick_mode = word
     distinct = direction = count_edge = clip_policy = stamp_policy = not_ = match = pipe = caret = ampersand = word
     compare = shift_sign = add_sign = times_sign = unary_sign = stage_name = json_sign = json_kind = word
     regex_sign = json_way_sign = word

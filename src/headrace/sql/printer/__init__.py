@@ -417,7 +417,8 @@ def _(part: s.Drop) -> str:
 
 @writes(s.Show)
 def _(part: s.Show) -> str:
-    return f"SHOW {part.what.upper()}"
+    of = "" if part.name is None else f"FOR {text(part.name)}"
+    return words("SHOW", part.what.upper(), of, "" if part.limit is None else f"LIMIT {part.limit}")
 
 
 @writes(s.ShowCreate)

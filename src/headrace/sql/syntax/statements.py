@@ -228,11 +228,14 @@ class Drop(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|VIEWS|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS|DIVERTED`;
-    `what` is in lower case.
+    """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|VIEWS|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS`, and
+    `SHOW DIVERTED|STATE|LOG [FOR query] [LIMIT n]`; `what` is in lower case.
     """
 
     what: str
+    name: Name | None = None
+    #: The newest of the rows, at most so many.
+    limit: int | None = None
 
 
 @dataclass(frozen=True)

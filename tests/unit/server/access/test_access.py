@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fixtures.waiting import until
 
 from headrace.errors import AccessError, LimitError, ServerError
 from headrace.server.access import LOCAL, Access, Limits, Slots
@@ -186,7 +187,7 @@ def test_the_audit_log_has_who_what_and_the_outcome(access: Access):
 
 
 def test_the_audit_log_is_bounded_and_lasts(tmp_path: Path, access: Access, clock: Clock):
-    log = AuditLog(access._database, clock=clock, keep=3)
+    log = AuditLog(access.database, clock=clock, keep=3)
     for number in range(10):
         log.note(LOCAL, "here", f"SELECT {number}")
     log.close()
@@ -196,10 +197,9 @@ def test_the_audit_log_is_bounded_and_lasts(tmp_path: Path, access: Access, cloc
 
 
 def test_entries_are_written_without_a_flush(access: Access, clock: Clock):
-    log = AuditLog(access._database, clock=clock, seconds=0.01)
+    log = AuditLog(access.database, clock=clock, seconds=0.01)
     log.note(LOCAL, "here", "SELECT 1")
-    log._closed.wait(0.2)
-    assert access._database.rows("SELECT statement FROM audit") == [("SELECT 1",)]
+    until(lambda: access.database.rows("SELECT statement FROM audit") == [("SELECT 1",)])
     log.close()
 
 

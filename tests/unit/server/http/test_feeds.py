@@ -5,8 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import until
 from tests.unit.server.standing_in import StandIn
 
 from headrace.errors import ServerError
@@ -34,13 +34,6 @@ def http(server: StandIn) -> Iterator[HttpServer]:
     settings = HttpSettings(heartbeat=0.05, limits=Limits(subscriptions=2))
     with HttpServer(server, port=0, settings=settings) as found:
         yield found
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def events(reply: httpx.Response) -> Iterator[dict[str, Any]]:
@@ -77,7 +70,7 @@ def test_a_snapshot_then_changes_then_on_from_the_cursor(server: StandIn, http: 
         (third,) = rows(found, 1)
         assert (third["id"], third["data"]["snapshot"], third["data"]["cti"]) == ("4", False, 4)
         assert any("" in event for event in (next(found) for _ in range(3))), "a heartbeat"
-    wait_for(lambda: not server.open)
+    until(lambda: not server.open)
     server.add("numbers", [5])
     with httpx.stream("GET", f"{http.url}/subscribe/numbers", headers={"last-event-id": "4"}) as reply:
         (last,) = rows(events(reply), 1)
@@ -132,7 +125,7 @@ def test_a_client_has_so_many_subscriptions(server: StandIn, http: HttpServer):
         assert (one.status_code, two.status_code) == (200, 200)
         assert httpx.get(place).status_code == 429
         assert "headrace_subscribers 2.0" in httpx.get(f"{http.url}/metrics").text.splitlines()
-    wait_for(lambda: not server.open)
+    until(lambda: not server.open)
     with httpx.stream("GET", place) as reply:
         assert reply.status_code == 200
 
@@ -141,8 +134,7 @@ def test_a_client_that_takes_nothing_is_disconnected(server: StandIn):
     settings = HttpSettings(patience=0.2)
     server.add("numbers", list(range(200_000)))
     with HttpServer(server, port=0, settings=settings) as http, httpx.stream("GET", f"{http.url}/subscribe/numbers"):
-        wait_for(lambda: server.open == ["local"])
-        wait_for(lambda: not server.open)
+        until(lambda: not server.open)  # it was open when the reply began
 
 
 def test_a_server_that_stops_ends_subscriptions(server: StandIn):
@@ -159,7 +151,7 @@ def test_a_server_that_stops_ends_subscriptions(server: StandIn):
 def test_lines_are_acknowledged_before_the_body_ends(server: StandIn, http: HttpServer):
     def lines() -> Iterator[bytes]:
         yield b'{"n": 1}\n\n'
-        wait_for(lambda: server.streams["numbers"] == [1])
+        until(lambda: server.streams["numbers"] == [1])
         yield b'{"n": 2}\n'
 
     headers = {"content-type": "application/x-ndjson"}
@@ -176,11 +168,13 @@ def test_tls_with_tokens_and_an_audit_log(tmp_path: Path):
         settings = HttpSettings(audit=access.audit)
         with HttpServer(server, port=0, certificate=certificate, key=key, settings=settings) as http:
             assert http.url.startswith("https://")
-            with httpx.Client(base_url=http.url, verify=trust, headers={"authorization": f"Bearer {token}"}) as client:
+            with httpx.Client(
+                base_url=http.url, verify=trust, headers={"authorization": f"Bearer {token}"}, timeout=60
+            ) as client:
                 assert client.get("/queries").status_code == 200
                 assert client.post("/sql", json={"sql": "CREATE SECRET s AS 'hidden'"}).status_code == 403
                 assert client.post("/streams/numbers/rows", json=[]).status_code == 403
-            assert httpx.get(f"{http.url}/queries", verify=trust).status_code == 401
+            assert httpx.get(f"{http.url}/queries", verify=trust, timeout=60).status_code == 401
         noted = [(entry.who, entry.origin, entry.statement, entry.outcome) for entry in access.audit.entries()]
     assert noted[0] == ("(unknown)", "127.0.0.1", "GET /queries", "ACCESS")
     assert noted[1] == ("dashboard", "127.0.0.1", "POST /streams/numbers/rows", "ACCESS")

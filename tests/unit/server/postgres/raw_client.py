@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from tests.fixtures.waiting import PATIENCE
+
 __all__ = ["RawClient", "message", "startup"]
 
 
@@ -25,7 +27,7 @@ class RawClient:
     """A socket, and the messages that have arrived; it has started unless `hello` is empty."""
 
     def __init__(self, port: int, hello: bytes | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.buffer = b""
         if hello is None:
             self.socket.sendall(startup(user="me", database="headrace"))

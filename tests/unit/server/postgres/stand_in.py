@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
+from tests.fixtures.waiting import PATIENCE
 
 from headrace.api.running import run_quietly
 from headrace.errors import AccessError, ServerError
@@ -62,7 +63,8 @@ class StandInConnection:
     def execute(self, text: str) -> Iterator[Reply]:
         self.stop.clear()
         if re.match(r"\s*SLEEP", text):
-            if self.stop.wait(30):
+            self.server.sleeping += 1
+            if self.stop.wait(PATIENCE):
                 raise ServerError("interrupted")
         elif re.match(r"\s*BREAK", text):
             raise ZeroDivisionError("inside")
@@ -126,6 +128,8 @@ class StandIn:
         self.pieces: queue.Queue[SubscribedRows] = queue.Queue()
         self.subscriptions: list[Pieces] = []
         self.connections: list[StandInConnection] = []
+        #: How many statements have begun to wait.
+        self.sleeping = 0
 
     def publish(self, *values: float, cursor: str = "c1") -> None:
         rows = [{"kind": "insert", "le": place, "x": value} for place, value in enumerate(values)]

@@ -65,8 +65,8 @@ def test_a_cursor_outlives_a_cancelled_fetch(server: HeadraceServer, listener: P
         while 1 not in seen:
             seen += [row[4] for row in client.execute("FETCH ALL FROM c")]
         client.execute("FETCH ALL FROM c")
+        client.execute("SET subscribe_timeout = '120 s'")
         client.execute("SET statement_timeout = '300 ms'")
-        client.execute("SET subscribe_timeout = '20 s'")
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.execute("FETCH ALL FROM c")
         client.execute("SET statement_timeout = 0")

@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.fixtures.waiting import until
 from tests.unit.server.postgres.raw_client import RawClient, fields, message, startup
 from tests.unit.server.postgres.stand_in import StandIn
 
@@ -36,13 +36,6 @@ def listener(server: StandIn) -> Iterator[PostgresListener]:
 
 def dsn(listener: PostgresListener, rest: str = "sslmode=prefer") -> str:
     return f"host=127.0.0.1 port={listener.port} user=me dbname=headrace {rest}"
-
-
-def until(condition: object, seconds: float = 5) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:  # type: ignore[operator]
-        time.sleep(0.01)
-    return bool(condition())  # type: ignore[operator]
 
 
 def test_a_client_is_greeted_with_settings(listener: PostgresListener):
@@ -139,13 +132,17 @@ def test_a_token_is_not_taken_where_others_can_read_it(monkeypatch: pytest.Monke
         psycopg.connect(dsn(listener, "password=secret"))
 
 
-def test_a_statement_is_cancelled_and_the_connection_goes_on(listener: PostgresListener):
+def test_a_statement_is_cancelled_and_the_connection_goes_on(server: StandIn, listener: PostgresListener):
+    def cancel() -> None:
+        until(lambda: server.sleeping)
+        client.cancel_safe()
+
     with psycopg.connect(dsn(listener), autocommit=True) as client:
-        timer = threading.Timer(0.3, client.cancel_safe)
-        timer.start()
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
         with pytest.raises(psycopg.errors.QueryCanceled):
             client.execute("SLEEP")
-        timer.join()
+        canceller.join()
         assert client.execute("SELECT 1").fetchone() == (1,)
     with RawClient(listener.port, struct.pack("!iiii", 16, 80877102, 1, 2)) as stranger:
         assert stranger.is_closed()
@@ -161,22 +158,23 @@ def test_a_statement_has_a_limit_of_time(listener: PostgresListener):
 def test_a_client_that_goes_away_interrupts_its_statement(server: StandIn, listener: PostgresListener):
     client = RawClient(listener.port)
     client.send(message("Q", b"SLEEP\0"))
-    time.sleep(0.1)
+    until(lambda: server.sleeping)
     client.socket.close()
-    assert until(lambda: server.connections[0].closed)
+    until(lambda: server.connections[0].closed)
 
 
 def test_a_client_that_leaves_in_order_has_its_statements_carried_out(server: StandIn, listener: PostgresListener):
     with RawClient(listener.port) as client:
         client.send(message("Q", b"INSERT INTO t VALUES (9, 'z')\0"), message("X"))
-        assert until(lambda: server.connections[0].closed)
+        until(lambda: server.connections[0].closed)
     with RawClient(listener.port) as client:
         assert client.rows("SELECT name FROM t WHERE id = 9") == [(b"z",)]
 
 
-def test_limits_of_messages_connections_and_time():
-    limits = WireLimits(connections=2, message_bytes=1000, startup_seconds=0.3)
-    with listening(StandIn(), limits=limits, port=0) as listener, RawClient(listener.port) as client:
+def test_limits_of_messages_and_connections():
+    limits = WireLimits(connections=2, message_bytes=1000)
+    server = StandIn()
+    with listening(server, limits=limits, port=0) as listener, RawClient(listener.port) as client:
         client.send(message("Q", b"x" * 2000))
         assert fields(client.message()[1]) | {"D": ""} == {
             "S": "FATAL", "V": "FATAL", "C": "54000", "M": "a message is too long", "D": "",
@@ -184,17 +182,22 @@ def test_limits_of_messages_connections_and_time():
         hello = startup(user="me")
         with RawClient(listener.port), RawClient(listener.port), RawClient(listener.port, hello) as third:
             assert fields(third.message()[1])["C"] == "53300"
-        with RawClient(listener.port, b"\0\0") as silent:
-            assert silent.is_closed()
+        until(lambda: all(connection.closed for connection in server.connections))
         with RawClient(listener.port) as again:
             assert again.rows("SELECT 1") == [(b"1",)]
+
+
+def test_a_client_that_does_not_say_who_it_is_has_a_limit_of_time():
+    limits = WireLimits(startup_seconds=0.3)
+    with listening(StandIn(), limits=limits, port=0) as listener, RawClient(listener.port, b"\0\0") as silent:
+        assert silent.is_closed()
 
 
 def test_the_server_stops_while_clients_work(server: StandIn):
     with listening(server, port=0) as listener:
         idle, busy = RawClient(listener.port), RawClient(listener.port)
         busy.send(message("Q", b"SLEEP\0"))
-        time.sleep(0.1)
+        until(lambda: server.sleeping)
     with idle, busy:
         assert fields(idle.message()[1])["C"] == "57P01"
         assert busy.is_closed()
