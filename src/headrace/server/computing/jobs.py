@@ -125,7 +125,12 @@ def _arrow(table: pa.Table) -> bytes:
 
 def _packed(value: Any, numbers: Mapping[int, int]) -> bytes:
     file = io.BytesIO()
-    _JobPacker(file, numbers).dump(value)
+    try:
+        _JobPacker(file, numbers).dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError):  # a function of a module, which has no name of its own
+        from headrace.host.spark.packing import packed_part  # start-up: few plans need it
+
+        return packed_part(value, numbers, set())
     return file.getvalue()
 
 
