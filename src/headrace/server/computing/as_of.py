@@ -18,7 +18,7 @@ from headrace.io.table_log import LoggedElsewhere, Places
 from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Node, Output, Source
 from headrace.schema import Schema
-from headrace.server.log import LogFolder
+from headrace.server.log_files import LogFolder
 from headrace.server.published import ClientRows, DiskLog
 from headrace.time import BEGINNING
 

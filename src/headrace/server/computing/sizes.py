@@ -21,6 +21,7 @@ from headrace.io.origins import AdapterRead, Events
 from headrace.plan import nodes as p
 from headrace.plan.windows import Snapshot
 from headrace.schema import Schema
+from headrace.server.log import EventLog
 from headrace.server.published import ClientRows, DiskLog
 
 __all__ = ["MOST_BYTES", "MOST_ROWS", "is_small"]
@@ -91,10 +92,16 @@ def _source(node: p.Source, _: Sequence[Size]) -> Size | None:
         return Size(origin.table.num_rows, origin.table.nbytes)
     adapter = origin.adapter if isinstance(origin, AdapterRead) else None
     if isinstance(adapter, LiveTableRead) and isinstance(log := adapter.table.row_log, DiskLog):
-        return Size(len(log), log.log.size)
+        return _logged(log.log)
     if isinstance(adapter, ClientRows) and adapter.log is not None:
-        return Size(adapter.log.end - adapter.log.first, adapter.log.size)
+        return _logged(adapter.log)
     return None
+
+
+def _logged(log: EventLog) -> Size:
+    """Rows have at least a time each; promises have offsets, and take no room."""
+    size = log.size
+    return Size(min(log.end - log.first, size // 8), size)
 
 
 def _same(_: p.Node, inputs: Sequence[Size]) -> Size:
