@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,6 +20,7 @@ from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
+from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
@@ -48,10 +50,24 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: Held by a statement that finds rows of a table and then changes them.
+    changing: threading.Lock = field(default_factory=threading.Lock)
     #: The installed packages that its statement uses.
     packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `ALTER … SET` has set."""
+        found: dict[str, Any] = json.loads(self.stored.settings) if self.query is None else self.query.settings
+        return found
+
+    def change_settings(self, settings: dict[str, Any]) -> None:
+        """Take other settings; the catalog has them, too."""
+        self.stored = replace(self.stored, settings=json.dumps(settings))
+        if self.query is not None:
+            self.query.settings = settings
 
 
 class HeadraceServer:
@@ -98,6 +114,7 @@ class HeadraceServer:
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
+        self.computing = Workers(self.data / "computing", self.limits)
         self.query_log = QueryLog(self.access.database)
         self.query_log.attach()
         try:
@@ -151,6 +168,7 @@ class HeadraceServer:
         if self.running:
             self.retention.stop()
         self.running = False
+        self.computing.close()
         self._workers.shutdown()  # what was begun is carried out
         with self.lock:
             for served in self.objects.values():
