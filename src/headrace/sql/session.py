@@ -50,7 +50,7 @@ from headrace.sql.table_statements import TableStatements
 from headrace.sql.view_statements import ViewStatements, names_read
 from headrace.time import duration
 
-__all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words", "without_into"]
 
 
 class SqlSession(TableStatements, ViewStatements):
