@@ -21,17 +21,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import Any
-
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING, Any
 
 from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HeadraceError, ModuleError, nearest
 from headrace.modules.registry import checked_module, describe_module, module_names
 from headrace.server.modules.shading import shaded
-from headrace.server.modules.stored import OfferedModule, Package, StoredPackages
-from headrace.server.modules.wheel import Wheel
+from headrace.server.modules.stored import OfferedModule, Package, StoredPackages, package_key
 from headrace.sql.bind.names import SQL_AGGREGATES, SQL_FUNCTIONS
+
+if TYPE_CHECKING:
+    from headrace.server.modules.wheel import Wheel
 
 __all__ = ["ServerModules"]
 
@@ -56,6 +56,7 @@ class ServerModules(Mapping[str, Any]):
     def open(self, stored: StoredPackages) -> None:
         """Read what is installed; the folder is on the path of imports until `close`."""
         self._stored = stored
+        self.folder.mkdir(parents=True, exist_ok=True)  # else imports that looked there never look again
         if str(self.folder) not in sys.path:
             sys.path.append(str(self.folder))
         self._packages = {package.id: package for package in stored.all()}
@@ -132,7 +133,7 @@ class ServerModules(Mapping[str, Any]):
     def remove(self, name: str) -> list[Package]:
         """Remove all versions of a package that nothing uses."""
         with self._installing, self._lock:
-            found = [one for one in self._packages.values() if one.key == canonicalize_name(name)]
+            found = [one for one in self._packages.values() if one.key == package_key(name)]
             if not found:
                 known = sorted({one.name for one in self._packages.values()})
                 raise ModuleError(
@@ -157,7 +158,7 @@ class ServerModules(Mapping[str, Any]):
             self._stored.remove(one.id for one in old)
             self._forget_packages(old)
         known = {one.folder for one in self._packages.values()}
-        for path in self.folder.glob("*") if self.folder.is_dir() else ():
+        for path in self.folder.glob("*"):
             if path.name not in known and path.name.lstrip(".").startswith(WHEEL_PREFIX):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -177,7 +178,7 @@ class ServerModules(Mapping[str, Any]):
 
     def _check_names(self, wheel: Wheel) -> None:
         """Refuse names that mean something else."""
-        own = canonicalize_name(wheel.name)
+        own = package_key(wheel.name)
         others = {
             module.name: str(package) for package in self._packages.values()
             if package.current and package.key != own for module in package.modules
@@ -259,8 +260,9 @@ def _described(wheel: Wheel, name: str, place: str) -> OfferedModule:
 
 
 def _forget(folder: str) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == folder]:
-        del sys.modules[name]
+    for name in list(sys.modules):  # other threads may import meanwhile
+        if name.partition(".")[0] == folder:
+            sys.modules.pop(name, None)
 
 
 def _flush(path: Path) -> None:
