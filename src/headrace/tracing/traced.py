@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,21 +14,24 @@ from headrace.border import DATE, shown
 from headrace.changes import Changes
 from headrace.columnar import Int64s
 from headrace.display.words import clipped, counted
-from headrace.errors import PlanError
+from headrace.errors import PlanError, TraceError
 from headrace.events import history
+from headrace.expr import Expr
 from headrace.host.local.measured import tapped_batches
 from headrace.host.local.run import Runner
 from headrace.host.received import received
 from headrace.host.result import FinishedRun
 from headrace.io.console import show_table
+from headrace.operators.reference.rows import Row
 from headrace.optimizer import Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.read_tables import read_tables
-from headrace.plan.nodes import Combine, Diverted, Failures, Merge, Node, Orphans, Output
+from headrace.plan.nodes import Admit, Combine, Diverted, Failures, Merge, Node, Orphans, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.time import INFINITY, NEG_INFINITY
-from headrace.tracing.recording import RecordedBatch, Recorder, changes_of, state_rows
+from headrace.tracing.recording import EventFilter, RecordedBatch, Recorder, changes_of, state_rows
+from headrace.tracing.why import Explainer, Why, chosen_row
 
 __all__ = ["TracedOperator", "TracedRun", "trace_local"]
 
@@ -87,7 +91,7 @@ class TracedRun:
         """A row for each operator: what it is, which it reads, and its changes, time and largest state in all."""
         rows = []
         for operator in self._operators:
-            parts = [changes for _, changes in self._changes(operator)]
+            parts = [changes for _, changes in self.changes_by_batch(operator)]
             sizes = [batch.sizes[operator.key] for batch in self._recorded if operator.key in batch.sizes]
             rows.append({
                 "operator": operator.number,
@@ -111,7 +115,7 @@ class TracedRun:
         rows = []
         for number, batch in enumerate(self._recorded):
             for operator in self._operators:
-                now, size = self._progress(operator, number), batch.sizes.get(operator.key, {})
+                now, size = self.progress_of(operator, number), batch.sizes.get(operator.key, {})
                 rows.append({
                     "batch": number,
                     "operator": operator.number,
@@ -135,7 +139,7 @@ class TracedRun:
                     parts = batch.changes.get(producer.key, ())
                     removals = sum(int((part.weight < 0).sum()) for part in parts)
                     edge = (number, producer.number, operator.number, position, sum(map(len, parts)), removals)
-                    rows.append(dict(zip(_EDGES.names, (*edge, self._progress(producer, number).cti), strict=True)))
+                    rows.append(dict(zip(_EDGES.names, (*edge, self.progress_of(producer, number).cti), strict=True)))
         return self._shown_times(pa.Table.from_pylist(rows, schema=_EDGES), "cti")
 
     @cached_property
@@ -145,29 +149,20 @@ class TracedRun:
         Columns that an operator does not have are null. If columns of one name have several types, those of the later
         operators have their type in their name; `of` gives the changes of one operator with its own columns.
         """
-        known: dict[str, pa.DataType] = {}
-        tables = []
-        for operator in self._operators:
-            table = self._table(operator)
-            names = []
-            for column in table.schema:
-                kept = known.setdefault(column.name, column.type)
-                names.append(column.name if kept == column.type else f"{column.name} {column.type}")
-            tables.append(table.rename_columns(names))
-        return shown(pa.concat_tables(tables, promote_options="default"), dates=self.dates)
+        return self._wide([self._table(operator) for operator in self._operators])
 
     def of(self, operator: int, *, batches: range | None = None) -> pa.Table:
         """The changes that one operator gave, with its columns; by default in all batches."""
-        return shown(self._table(self._operator(operator), batches), dates=self.dates)
+        return shown(self._table(self.operator(operator), batches), dates=self.dates)
 
     def history(self, operator: int | None = None, batch: int | None = None) -> pa.Table:
         """The history (CHT) of an operator after a batch: by default, that of the output at the end."""
-        found = self._operator(operator) if operator is not None else self._output
-        return shown(history(self._changes_until(found, batch)), dates=self.dates)
+        found = self.operator(operator) if operator is not None else self.output
+        return shown(history(self.changes_until(found, batch)), dates=self.dates)
 
     def state(self, operator: int, batch: int | None = None) -> dict[str, pa.Table]:
         """The state of an operator after a batch, by default the last but the end: its tables, by name."""
-        found = self._operator(operator)
+        found = self.operator(operator)
         number = self._number(batch, default=max(0, len(self._recorded) - 2))
         if found.node.linear or not any(recorded.states for recorded in self._recorded):
             raise PlanError(
@@ -179,6 +174,79 @@ class TracedRun:
         kept = self._recorded[number].states.get(found.key, {})
         tables = {name: state_rows(*saved) for name, saved in kept.items()}
         return {name: table for name, table in tables.items() if table is not None}
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def why(
+        self,
+        row: Mapping[str, Any] | Expr | None = None,
+        *,
+        operator: int | None = None,
+        batch: int | None = None,
+        **columns: Any,
+    ) -> Why:
+        """Why an event is there: the steps back to exactly the input events that caused it.
+
+        The event is the one with these values, or the one that fulfils a predicate: `why(symbol="A", price=10.5)`,
+        `why(col("price") > 11)`. By default it is an answer at the end; `operator` and `batch` choose another history.
+        The input events are in `.inputs`; printed, it shows the steps, with windows and matches in between.
+        """
+        found = self.operator(operator) if operator is not None else self.output
+        explainer = Explainer(self, self._number(batch))
+        return explainer.why(found, chosen_row(found, explainer.changes(found), row, columns))
+
+    def without(self, *rows: tuple[int, Mapping[str, Any]]) -> TracedRun:
+        """The same run without some input events, each as the number of its operator and its values.
+
+        Lateness and progress stay as they were, so that only the events themselves are missing.
+        """
+        gone: dict[str, list[Row]] = {}
+        for number, values in rows:
+            source = self._source(self.operator(number))
+            gone.setdefault(source.fingerprint, []).append(
+                chosen_row(self.operator(number), self.changes_until(self.operator(number)), values, {})
+            )
+        return self.replayed(gone)
+
+    def forward(self, row: Mapping[str, Any] | Expr | None = None, *, operator: int = 1, **columns: Any) -> pa.Table:
+        """What became of an input event: how all histories differ from those of the same run without it.
+
+        A row has a `weight` of 1 if it is there because of the event, and of -1 if the event keeps it away, at the end.
+        """
+        found = self.operator(operator)
+        event = chosen_row(found, self.changes_until(found), row, columns)
+        other = self.replayed({self._source(found).fingerprint: [event]})
+        parts = []
+        for one in self._operators:
+            changes = Changes.concat([self.changes_until(one), other.changes_until(one).negated()]).consolidate()
+            parts.append((one, [(0, changes)]))
+        return self._wide([self._table_of(one, changes).drop_columns(["batch"]) for one, changes in parts])
+
+    def replayed(self, gone: Mapping[str, Sequence[Row]]) -> TracedRun:
+        """The same run without these events, by the fingerprint of their source."""
+        recorder = Recorder(self._line, state=False)
+        runner = Runner(self._line, 1, None, tap=recorder)
+        drops = {
+            source.fingerprint: EventFilter(source, gone.get(source.fingerprint, ())) for source in self._line.sources
+        }
+        for batch in self._recorded[:-1]:
+            judged = {key: [(drops[key](kept), side) for kept, side in parts] for key, parts in batch.judged.items()}
+            taken = runner.take_again(judged, batch.reports, batch.sources)
+            runner.run(taken)
+            recorder.end_batch(runner, taken)
+        runner.end()
+        recorder.end_batch(runner)
+        return TracedRun(self._line, recorder.batches, runner.done)
+
+    def _source(self, operator: TracedOperator) -> Source:
+        node = operator.node.input if isinstance(operator.node, Admit) else operator.node
+        if not isinstance(node, Source):
+            raise TraceError(
+                "this is not an input",
+                given=f"#{operator.number} {clipped(operator.text, 60)}",
+                allowed=", ".join(f"#{one.number}" for one in self._operators if isinstance(one.node, (Admit, Source))),
+            )
+        return node
 
     # --- texts -------------------------------------------------------------------------------------------------------
 
@@ -195,7 +263,7 @@ class TracedRun:
 
     def show(self, operator: int | None = None, *, batches: range | None = None, n: int = 20) -> None:
         """Print the changes of an operator, by default of the output."""
-        found = self._operator(operator) if operator is not None else self._output
+        found = self.operator(operator) if operator is not None else self.output
         show_table(shown(self._table(found, batches), dates=self.dates), n)
 
     # --- parts -------------------------------------------------------------------------------------------------------
@@ -206,10 +274,16 @@ class TracedRun:
         return any(operator.node.dates for operator in self._operators)
 
     @property
-    def _output(self) -> TracedOperator:
+    def output(self) -> TracedOperator:
+        """The operator whose changes are the answer."""
         return self._by_key[self._line.outputs[0].input.fingerprint]
 
-    def _operator(self, number: int) -> TracedOperator:
+    def all_operators(self) -> Sequence[TracedOperator]:
+        """The operators in the order of their numbers."""
+        return self._operators
+
+    def operator(self, number: int) -> TracedOperator:
+        """An operator by its number."""
         if type(number) is not int or not 1 <= number <= len(self._operators):
             raise PlanError(
                 "there is no such operator in this trace", given=number, allowed=f"1 to {len(self._operators)}"
@@ -218,7 +292,7 @@ class TracedRun:
 
     def _fed_by(self, operator: TracedOperator) -> list[TracedOperator]:
         """The operators whose changes it gets; side outputs get none."""
-        return [] if isinstance(operator.node, _SIDES) else [self._operator(number) for number in operator.inputs]
+        return [] if isinstance(operator.node, _SIDES) else [self.operator(number) for number in operator.inputs]
 
     def _number(self, batch: int | None, default: int | None = None) -> int:
         last = len(self._recorded) - 1
@@ -228,16 +302,18 @@ class TracedRun:
             raise PlanError("there is no such batch in this trace", given=batch, allowed=f"0 to {last}")
         return batch
 
-    def _changes(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
+    def changes_by_batch(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
+        """The changes that an operator gave, with the numbers of their batches."""
         return changes_of(self._recorded, operator.key)
 
-    def _changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
+    def changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
         """All changes of an operator up to a batch."""
         last = self._number(batch)
-        parts = [changes for number, changes in self._changes(operator) if number <= last]
+        parts = [changes for number, changes in self.changes_by_batch(operator) if number <= last]
         return Changes.concat([Changes.empty(operator.node.schema), *parts])
 
-    def _progress(self, operator: TracedOperator, batch: int) -> Progress:
+    def progress_of(self, operator: TracedOperator, batch: int) -> Progress:
+        """The progress of an operator after a batch."""
         now = self._recorded[batch].progress.get(operator.key, Progress())
         return Progress(INFINITY, now.high) if batch == len(self._recorded) - 1 else now
 
@@ -257,8 +333,24 @@ class TracedRun:
             table = table.set_column(table.column_names.index(name), name, column)
         return table
 
+    def _wide(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Tables of several operators as one."""
+        known: dict[str, pa.DataType] = {}
+        renamed = []
+        for table in tables:
+            names = []
+            for column in table.schema:
+                kept = known.setdefault(column.name, column.type)
+                names.append(column.name if kept == column.type else f"{column.name} {column.type}")
+            renamed.append(table.rename_columns(names))
+        return shown(pa.concat_tables(renamed, promote_options="default"), dates=self.dates)
+
     def _table(self, operator: TracedOperator, batches: range | None = None) -> pa.Table:
-        chosen = [(n, part) for n, part in self._changes(operator) if batches is None or n in batches]
+        chosen = [(n, part) for n, part in self.changes_by_batch(operator) if batches is None or n in batches]
+        return self._table_of(operator, chosen)
+
+    @staticmethod
+    def _table_of(operator: TracedOperator, chosen: Sequence[tuple[int, Changes]]) -> pa.Table:
         changes = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in chosen)])
         numbers: Int64s = np.repeat([n for n, _ in chosen], [len(part) for _, part in chosen]).astype(np.int64)
         own = (numbers, np.full(len(changes), operator.number), changes.le, changes.re, changes.weight)
