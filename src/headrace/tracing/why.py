@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,8 @@ from headrace.expr import Expr, evaluate
 from headrace.operators.reference.lineage import Histories, rows_of_changes, stems
 from headrace.operators.reference.rows import Row, row_identity, table_of
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
-from headrace.time import format_ticks, ticks
-
-if TYPE_CHECKING:
-    from headrace.tracing.traced import TracedOperator, TracedRun
+from headrace.time import CHRONON, format_ticks, ticks
+from headrace.tracing.record import TracedOperator, TraceRecord
 
 __all__ = ["INPUTS", "Explainer", "Step", "Why", "chosen_row", "event_text"]
 
@@ -110,8 +108,8 @@ class Why:
 class Explainer:
     """Explains events of a trace as they were after a batch."""
 
-    def __init__(self, trace: TracedRun, batch: int) -> None:
-        self.trace, self.batch = trace, batch
+    def __init__(self, record: TraceRecord, batch: int) -> None:
+        self.record, self.batch = record, batch
         self._changes: dict[int, Changes] = {}
         self._steps: dict[tuple[int, Hashable], Step] = {}
 
@@ -126,21 +124,21 @@ class Explainer:
             stem = stems(step.operator.node, step.row, self.histories(step.operator))
             step.through = stem.through
             for cause in stem.causes:
-                below = self._step(self.trace.operator(step.operator.inputs[cause.position]), cause.row)
+                below = self._step(self.record.operator(step.operator.inputs[cause.position]), cause.row)
                 step.causes.append((cause.role, below))
                 waiting.append(below)
         return Why(root)
 
     def histories(self, operator: TracedOperator) -> Histories:
         """The histories of an operator's inputs after the batch."""
-        producers = [self.trace.operator(number) for number in operator.inputs]
-        progress = [self.trace.progress_of(producer, self.batch) for producer in producers]
+        producers = [self.record.operator(number) for number in operator.inputs]
+        progress = [self.record.progress_of(producer, self.batch) for producer in producers]
         return Histories([partial(self.changes, producer) for producer in producers], progress)
 
     def changes(self, operator: TracedOperator) -> Changes:
         """The changes of an operator up to the batch."""
         if operator.number not in self._changes:
-            self._changes[operator.number] = self.trace.changes_until(operator, self.batch)
+            self._changes[operator.number] = self.record.changes_until(operator, self.batch)
         return self._changes[operator.number]
 
     def _step(self, operator: TracedOperator, row: Row) -> Step:
@@ -152,7 +150,7 @@ class Explainer:
     def _came(self, operator: TracedOperator, row: Row) -> int:
         """The last batch up to now in which an event was added."""
         found = 0
-        for number, changes in self.trace.changes_by_batch(operator):
+        for number, changes in self.record.changes_by_batch(operator):
             added = changes.filter((changes.le == row[0]) & (changes.re == row[1]) & (changes.weight > 0))
             if number <= self.batch and len(added) and number > found:
                 rows = rows_of_changes(added)
@@ -161,10 +159,10 @@ class Explainer:
 
 
 def event_text(operator: TracedOperator, row: Row) -> str:
-    """An event of an operator, in a line."""
+    """An event of an operator, in a line; of an instant, only its start."""
     le, re = (format_ticks(time, dates=operator.node.dates) for time in row[:2])
     columns = ", ".join(f"{name} = {value_text(value)}" for name, value in row[2].items())
-    return f"[{le}, {re}) {clipped(columns, 120)}"
+    return f"{f'at {le}' if row[1] == row[0] + CHRONON else f'[{le}, {re})'}: {clipped(columns, 120)}"
 
 
 def chosen_row(
