@@ -27,12 +27,12 @@ demo: $(READY) ## see Headrace at work: late events, corrected answers
 test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 13 minutes
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
-test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 minutes
+test-all: $(READY) ## the same with more examples and volume: what CI runs, 30 minutes
 	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
 test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches and starts: in CI too, under 15 minutes
 	@$(WITH_JAVA) $(BIN)/python -m tests.services.kafka_jars
-	@$(WITH_JAVA) $(BIN)/pytest -q -m services tests/services $(ARGS)
+	@$(WITH_JAVA) scripts/services.sh $(ARGS)
 
 unit: $(READY) ## the quick unit tests: no Spark, about a minute
 	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)

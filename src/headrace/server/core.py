@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -19,10 +20,12 @@ from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
+from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
+from headrace.server.modules import ServerModules
 from headrace.server.published import DiskLog, PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.query_log import QueryLog
@@ -47,8 +50,24 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: Held by a statement that finds rows of a table and then changes them.
+    changing: threading.Lock = field(default_factory=threading.Lock)
+    #: The installed packages that its statement uses.
+    packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `ALTER … SET` has set."""
+        found: dict[str, Any] = json.loads(self.stored.settings) if self.query is None else self.query.settings
+        return found
+
+    def change_settings(self, settings: dict[str, Any]) -> None:
+        """Take other settings; the catalog has them, too."""
+        self.stored = replace(self.stored, settings=json.dumps(settings))
+        if self.query is not None:
+            self.query.settings = settings
 
 
 class HeadraceServer:
@@ -64,11 +83,13 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(
-            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
-        )
         #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
+        self.modules = ServerModules(self.data / "modules", self.lock)
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True,
+            modules=self.modules,
+        )  # fmt: skip
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
         #: What could not be created again at the start, and why; the next start tries it again.
@@ -93,9 +114,11 @@ class HeadraceServer:
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
+        self.computing = Workers(self.data / "computing", self.limits)
         self.query_log = QueryLog(self.access.database)
         self.query_log.attach()
         try:
+            self.modules.open(self.stored.packages)
             self._recover()
         except BaseException:
             self.stop()
@@ -145,6 +168,7 @@ class HeadraceServer:
         if self.running:
             self.retention.stop()
         self.running = False
+        self.computing.close()
         self._workers.shutdown()  # what was begun is carried out
         with self.lock:
             for served in self.objects.values():
@@ -154,6 +178,7 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.modules.close()
             self.query_log.detach()
             self.access.close()
             self.stored.close()
@@ -179,7 +204,8 @@ class HeadraceServer:
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
+            replaced = before.stored.id if before is not None else None
+            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
         self.objects[key] = served
@@ -257,11 +283,22 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
+        objects = list(self.objects.values())
+        queries = {one.name: one for served in objects if (one := served.query) is not None}
+        alive = self.running and not any(served.log.failed for served in objects if served.log is not None)
         return {
-            "ok": self.running and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
+            "alive": alive,
+            "ok": alive and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
             "queries": {name: query.state for name, query in queries.items()}
             | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
+        }
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server itself."""
+        logs = {served.stored.name: served.log for served in list(self.objects.values()) if served.log is not None}
+        return {
+            "subscribers": self.subscriptions.in_use(),
+            "log_bytes": {name: log.size for name, log in logs.items()},
         }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:

@@ -27,7 +27,8 @@ from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.table_log import Places
 from headrace.plan.nodes import Node
 from headrace.schema import Field, Schema, Type
-from headrace.server.log import EventLog, LogFolder
+from headrace.server.log import EventLog
+from headrace.server.log_files import LogFolder
 from headrace.time import BEGINNING, INFINITY
 
 __all__ = ["ARRIVED", "ClientRows", "DiskLog", "LogSink", "PublishedStream", "client_columns", "without_arrival"]
@@ -84,8 +85,9 @@ class DiskLog:
         self.log.append(rows, marks | {name: int(value) for name, value in about.items()})
 
     def promise(self, row: pa.Table, time: int) -> None:
-        """Append a promise. If the machine fails, a later one takes its place."""
-        self.log.append(row, sync=False)
+        """Append a promise."""
+        del row  # it says no more than its time
+        self.log.promise(time)
         self.promised = time
 
     @property
@@ -145,19 +147,23 @@ def without_arrival(log: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class ClientRows(SourceAdapter):
-    """The rows that clients insert into a stream. `log` is None in a worker, which reads the files of its folder."""
+    """The rows that clients insert into a stream. `log` is None in a worker, which reads the files of its folder.
+
+    `kept` are the offsets that a run of another process reads to the end.
+    """
 
     name: str
     columns: Schema
     folder: str
     log: EventLog | None = field(default=None, compare=False, repr=False)
+    kept: Offsets | None = field(default=None, compare=False, repr=False)
     paths: ClassVar[tuple[str, ...] | None] = ("folder",)
 
     def __str__(self) -> str:
         return f"clients of {self.name}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "columns": self.columns, "folder": self.folder, "log": None}
+        return {**self.__dict__, "log": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -167,8 +173,9 @@ class ClientRows(SourceAdapter):
         return self.columns
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - one partition
-        assert self.log is not None
-        return {_PARTITION: Offsets(self.log.first, self.log.end)}
+        kept = self.kept if self.log is None else Offsets(self.log.first, self.log.end)
+        assert kept is not None
+        return {_PARTITION: kept}
 
     def read(
         self,
@@ -216,9 +223,13 @@ class LogSink(SinkAdapter):
             )
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
-        """Append the rows, unless the log has this delivery."""
+        """Append the rows, unless the log has this delivery; one that only promises is a promise of the log."""
         assert self.log is not None
         part, whole = f"{delivery.query}/{delivery.output}/{delivery.part}", f"{delivery.query}/{delivery.output}"
         latest = self.log.marked(part)
-        if latest is None or latest < delivery.batch:
+        if latest is not None and latest >= delivery.batch:
+            return
+        if rows.num_rows and pc.all(pc.equal(rows["kind"], "cti")).as_py():
+            self.log.promise(pc.max(rows["le"]).as_py())  # made again, it says the same
+        else:
             self.log.append(rows, {part: delivery.batch, whole: delivery.batch})

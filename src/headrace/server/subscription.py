@@ -144,10 +144,11 @@ class LogSubscription:
                 if self._log.closed and not self.closed:
                     raise SubscriptionError(f"{self.name} was dropped, or its server stops", given=self.cursor)
                 return None
-            if self.offset < self._log.kept:
-                self._place(self.cursor)  # raises
             end = min(self._log.end, self.offset + most)
-            found = self._take(self._read(self.offset, end))
+            events = self._read(self.offset, end)
+            if self.offset < self._log.kept:  # looked at after they were read: rows may be removed meanwhile
+                self._place(self.cursor)  # raises
+            found = self._take(events)
             self.offset = end
             if found.num_rows:
                 self._waiting.append((found, False))

@@ -22,12 +22,13 @@ from headrace.errors import (
     LimitError,
     ServerError,
     SqlError,
+    StatementCancelled,
     SubscriptionError,
     TableError,
     Unavailable,
 )
 from headrace.server.access import ROUTES, check_role
-from headrace.server.http import about
+from headrace.server.http import about, modules
 from headrace.server.http.bodies import ContentError
 from headrace.server.http.feeds import subscribe
 from headrace.server.http.guard import BrowserGuard
@@ -50,6 +51,9 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("GET", "/queries/{name}/log"): shows("SHOW LOG"),
     ("GET", "/queries/{name}/state"): shows("SHOW STATE"),
     ("GET", "/streams"): shows("SHOW STREAMS"),
+    ("GET", "/modules"): shows("SHOW MODULES"),
+    ("POST", "/modules"): modules.install,
+    ("DELETE", "/modules/{name}"): modules.remove,
     ("GET", "/metrics"): about.metrics,
     ("GET", "/health"): about.health,
     ("GET", "/ready"): about.ready,
@@ -62,6 +66,7 @@ _STATUS: tuple[tuple[type[HeadraceError], int], ...] = (
     (AccessError, 403),
     (SubscriptionError, 410),
     (LimitError, 413),
+    (StatementCancelled, 503),
     (TableError, 409),
     (Unavailable, 503),
     (HostError, 500),
