@@ -22,6 +22,7 @@ from headrace.plan.nodes import Combine, Diverted, Failures, Orphans
 from headrace.time import INFINITY, NEG_INFINITY
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.recording import RecordedBatch, state_rows
+from headrace.tracing.retracted import why_retracted
 from headrace.tracing.why import Explainer, Why, chosen_row
 
 __all__ = ["TracedRun"]
@@ -154,6 +155,14 @@ class TracedRun:
         found = self.record.operator(operator) if operator is not None else self.record.output
         explainer = Explainer(self.record, self.record.number(batch))
         return explainer.why(found, chosen_row(found, explainer.changes(found), row, columns))
+
+    def why_retracted(self, *, operator: int | None = None, **columns: Any) -> Why:
+        """Why an event was taken back, the last time that it was: the events that came or went in that batch.
+
+        The event has these values, also of `le` and `re`. Printed, the answer shows the steps back to the inputs.
+        """
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        return why_retracted(self.record, found, columns)
 
     def without(self, *rows: tuple[int, Mapping[str, Any]]) -> TracedRun:
         """The same run without some input events, each as the number of its operator and its values.

@@ -25,7 +25,7 @@ from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
 from headrace.time import CHRONON, format_ticks, ticks
 from headrace.tracing.record import TracedOperator, TraceRecord
 
-__all__ = ["INPUTS", "Explainer", "Step", "Why", "chosen_row", "event_text"]
+__all__ = ["INPUTS", "CausalStep", "Explainer", "Why", "chosen_row", "event_text"]
 
 #: Where the way back ends: input as it was admitted, and side outputs.
 INPUTS = (Source, Admit, Diverted, Failures, Orphans)
@@ -34,7 +34,7 @@ _MOST_CAUSES, _MOST_STEPS = 12, 200
 
 
 @dataclass
-class Step:
+class CausalStep:
     """An event of an operator, and the events that caused it."""
 
     operator: TracedOperator
@@ -44,7 +44,7 @@ class Step:
     #: What is between it and its causes: a window, a match.
     through: str = ""
     #: The causes, each with the part that it plays.
-    causes: list[tuple[str, Step]] = field(default_factory=list)
+    causes: list[tuple[str, CausalStep]] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -55,10 +55,10 @@ class Step:
 class Why:
     """The answer to `why`: a graph of steps from an event to its causes among the inputs."""
 
-    def __init__(self, root: Step) -> None:
+    def __init__(self, root: CausalStep) -> None:
         self.root = root
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[CausalStep]:
         """Every step once, effects before causes."""
         seen, waiting = set[int](), [self.root]
         while waiting:
@@ -86,7 +86,7 @@ class Why:
         lines: list[str] = []
         shown_steps = set[int]()
 
-        def add(step: Step, depth: int, role: str) -> None:
+        def add(step: CausalStep, depth: int, role: str) -> None:
             if len(lines) >= _MOST_STEPS:
                 return
             again = id(step) in shown_steps and step.causes
@@ -111,7 +111,7 @@ class Explainer:
     def __init__(self, record: TraceRecord, batch: int) -> None:
         self.record, self.batch = record, batch
         self._changes: dict[int, Changes] = {}
-        self._steps: dict[tuple[int, Hashable], Step] = {}
+        self._steps: dict[tuple[int, Hashable], CausalStep] = {}
 
     def why(self, operator: TracedOperator, row: Row) -> Why:
         """The causes of an event."""
@@ -141,10 +141,10 @@ class Explainer:
             self._changes[operator.number] = self.record.changes_until(operator, self.batch)
         return self._changes[operator.number]
 
-    def _step(self, operator: TracedOperator, row: Row) -> Step:
+    def _step(self, operator: TracedOperator, row: Row) -> CausalStep:
         key = operator.number, row_identity(row)
         if key not in self._steps:
-            self._steps[key] = Step(operator, row, self._came(operator, row))
+            self._steps[key] = CausalStep(operator, row, self._came(operator, row))
         return self._steps[key]
 
     def _came(self, operator: TracedOperator, row: Row) -> int:

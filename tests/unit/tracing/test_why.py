@@ -120,3 +120,34 @@ def test_what_became_of_an_event():
 def test_a_run_without_some_events():
     trace: TracedRun = EVENTS.where(col("x") > 1).trace()
     assert sorted(trace.without((2, {"x": 3}), (2, {"x": 5})).history()["x"].to_pylist()) == [2, 2]
+
+
+def test_why_a_correction_was_made():
+    late = hr.events("le | re | k | x\n1 | 2 | a | 1\n15 | 16 | a | 2\n3 | 4 | a | 3\n5 | 6 | b | 4").group_by("k")
+    trace = late.window(hr.tumbling(10)).aggregate(n=hr.count()).trace(batch_rows=1)
+    why = trace.why_retracted(le=0, k="a", n=1)
+    assert (why.root.batch, causes(why)) == (2, [(3, "a")])
+    with pytest.raises(TraceError, match="no event fits"):
+        trace.why_retracted(k="b")
+
+
+def test_why_a_retraction_was_passed_on():
+    events = hr.events(
+        """
+        kind    | le | re | re_new | k | x
+        insert  | 1  | 9  |        | a | 1
+        insert  | 2  | 9  |        | b | 2
+        retract | 1  | 9  | 4      | a | 1
+        """
+    )
+    trace = events.where(col("x") > 0).select("k").trace(batch_rows=1)
+    why = trace.why_retracted(k="a", re=9)
+    assert causes(why) == [(1, "a")]
+    assert [step.through for step in why.steps()][-1] == "corrected to [1, 4): k = a, x = 1"
+
+
+def test_why_a_part_is_no_longer_unmatched():
+    others = hr.events("le | re | k\n20 | 21 | z\n2 | 4 | a")
+    left = hr.events("le | re | k | x\n1 | 9 | a | 1\n19 | 20 | b | 2")
+    why = left.anti_join(others, on="k").trace(batch_rows=1).why_retracted(k="a", le=1, re=9)
+    assert causes(why) == [(2, "a")]
