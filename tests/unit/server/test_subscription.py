@@ -127,6 +127,26 @@ def test_upserts_follow_the_rows_that_hold(tmp_path: Path):
     repeated = again.next(0)
     assert repeated is not None
     assert repeated.rows.equals(second.rows)
+    append(event("insert", "c", 4, 6), event("retract", "c", 4, 6, 7))  # nobody has seen it
+    assert subscription.next(0) is None
+    fresh = LogSubscription("out", log, ROWS, form="upsert", key=["k"], relation=True).next(0)
+    assert fresh is not None
+    assert [(row["_op"], row["k"], row["v"]) for row in fresh.rows.to_pylist()] == [("upsert", "a", 3)]
+
+
+def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headrace.server.subscription._ROWS", 5)
+    log = log_at(tmp_path, ROWS)
+    for number in range(20):
+        row = {"kind": "cti", "le": number} if number in (3, 12) else event("insert", "a", number, 0)
+        log.append(pa.Table.from_pylist([row], schema=log.schema.arrow))
+    read: list[tuple[int, int]] = []
+    rows = log.rows
+    monkeypatch.setattr(log, "rows", lambda start, end: (read.append((start, end)), rows(start, end))[1])
+    assert LogSubscription("out", log, ROWS, cursor="000007.19").next(0).cti == 12
+    assert read == [(14, 19), (9, 14), (19, 20)]
+    read.clear()
+    assert LogSubscription("out", log, ROWS, cursor="000007.2").next(0, 1).cti == NEG_INFINITY
 
 
 def test_cursors_that_cannot_go_on(tmp_path: Path):
