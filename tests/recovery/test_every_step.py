@@ -25,7 +25,7 @@ from tests.recovery.steps import Death, Steps, die, disk_full
 import headrace as hr
 from headrace.errors import CheckpointError, SinkError
 
-pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).parents[2]
 WHICH = pytest.mark.parametrize(
     "which",
@@ -113,7 +113,7 @@ def test_a_process_that_is_killed_at_steps(tmp_path: Path):
 def drive(folder: Path, *step: str) -> int:
     """A life in a process of its own; gives how it ended."""
     command = [sys.executable, "-m", "tests.recovery.small_run", str(folder), *step]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
+    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False).returncode
 
 
 @WHICH

@@ -126,7 +126,7 @@ def check(folder: Path, deaths: list[str], files: int = driver.FILES) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "moments",
     [

@@ -81,7 +81,7 @@ def rescale(folder: Path, draw: random.Random) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_life_of_all_sorts_of_trouble_changes_no_answer(tmp_path: Path):
     draw, story = random.Random(SEED), []
     write_input(tmp_path / "in", SEED, FILES)

@@ -32,7 +32,7 @@ from headrace.host.driving import checkpoint
 from headrace.pieces import Data
 from headrace.store.storage import LocalStorage
 
-pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.slow, pytest.mark.timeout(1200)]
 register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
 
 

@@ -113,7 +113,7 @@ def kill(server: Broker | Database, lives: list[Life]) -> None:
     server.start()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("query", [*AVERAGES, *TOTALS])
 def test_a_driver_killed_at_any_moment_loses_and_repeats_nothing(
     query: str, broker: Broker, averages: Callable[..., Run], totals: Callable[..., Run]
@@ -126,7 +126,7 @@ def test_a_driver_killed_at_any_moment_loses_and_repeats_nothing(
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("query", "from_workers", "deaths"),
     [

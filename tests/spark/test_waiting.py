@@ -59,7 +59,7 @@ def test_control_c_stops_a_query_without_noise(tmp_path: Path):
         assert process.stdout.readline() == "up\n"
         assert process.stdout.readline() == "it waits\n"
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=240)
     assert out == "stopped True\n"
     assert "Traceback" not in errors
 

@@ -20,7 +20,7 @@ from headrace.events import history, to_changes
 from headrace.io.sinks import read_events_output
 from headrace.testing import check_output
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")]
 
 
 def check(url: str, streams: dict[str, hr.Stream]) -> None:

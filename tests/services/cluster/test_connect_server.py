@@ -17,7 +17,7 @@ import headrace as hr
 NAMES = ("demo", "join", "own")
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 def test_a_connect_server_gives_the_answers_of_a_run_in_process(
     s3: str, s3_server: S3Server, tmp_path: Path, drive: Drive, cluster: SparkCluster

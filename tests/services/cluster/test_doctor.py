@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.spark_cluster import SparkCluster, bare_python
 from tests.services.cluster.conftest import Drive
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 
 def doctor(

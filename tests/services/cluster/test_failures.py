@@ -53,7 +53,7 @@ def someone_waits(url: str, turn: int, driver: subprocess.Popen[str]) -> bool:
     return bool(waiting_tasks(url, turn))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_machines_are_lost_in_the_middle_of_a_stage(

@@ -74,7 +74,7 @@ def test_the_command_line_says_nothing_and_exits_with_130(folder: Path):
             break
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert out == ""
     assert [line for line in err.splitlines() if not line.startswith("import time:")] == []
@@ -88,6 +88,6 @@ def test_the_command_ends_as_quietly_while_it_is_loaded():
         if "numpy" in line:  # the package has begun to load
             break
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=240)
     assert (process.returncode, out) == (130, "")
     assert [line for line in err.splitlines() if not line.startswith("import time:")] == []

@@ -262,7 +262,7 @@ def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_pat
             while not found or found[-1]["payload"]["k"] != key:
                 found.append(json.loads(process.stdout.readline()))
             process.send_signal(signal.SIGINT)
-            errors = process.communicate(timeout=60)[1]
+            errors = process.communicate(timeout=240)[1]
         assert "was stopped; its checkpoint is" in errors
     assert [(line["kind"], line["payload"]) for line in found] == [
         ("insert", {"k": "a", "s": 6}),

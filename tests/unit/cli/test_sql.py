@@ -464,4 +464,4 @@ def test_spark_is_not_loaded():
         "import sys; from headrace.cli import app; app(['sql', '-c', 'SHOW STREAMS'], standalone_mode=False);"
         "assert not {'pyspark', 'pandas', 'prompt_toolkit', 'IPython'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=240)

@@ -148,7 +148,7 @@ def test_lines_of_a_host_across_a_restart(tmp_path: Path):
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(b"".join(b"k,%d\n" % i for i in range(first, first + 3)))
-                ended.acquire(timeout=60)
+                ended.acquire(timeout=240)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
@@ -354,14 +354,14 @@ def test_nothing_of_spark_is_imported_and_control_c_stops_without_noise(data: Pa
         assert process.stdout.readline() == "27\n", process.stderr.read() if process.stderr else ""
         assert process.stdout.readline() == "it waits\n"
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=240)
     assert (out, errors) == ("stopped True\n", "")
 
 
 @pytest.mark.slow
 def test_a_process_that_forgets_to_stop_its_query_ends_quietly(data: Path, tmp_path: Path):
     command = [sys.executable, "-c", ALONE, str(data), str(tmp_path / "state"), "go"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "27\n", "")
 
 

@@ -46,7 +46,7 @@ def _orders(database: Path) -> hr.Stream:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_waiting_ends_although_rows_keep_arriving(filling: Path, tmp_path: Path):
     query = _orders(filling).start(hr.memory(), host="local", checkpoint=str(tmp_path / "state"))
     query.process_all_available()
@@ -57,7 +57,7 @@ def test_waiting_ends_although_rows_keep_arriving(filling: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 def test_a_run_reads_what_was_there_when_it_began(filling: Path):
     history = _orders(filling).cht()
     assert history.num_rows >= 1
