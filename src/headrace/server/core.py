@@ -27,6 +27,7 @@ from headrace.server.published import DiskLog, PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.query_log import QueryLog
 from headrace.server.retention import LogRetention
+from headrace.server.shared_pieces import SharedPieces
 from headrace.sql.bind.catalog import Catalog, LiveEntry
 from headrace.sql.shipped import LIBRARY
 
@@ -49,6 +50,8 @@ class ServedObject:
     relation: bool = False
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
+    #: What its subscriptions share.
+    shared: SharedPieces | None = None
 
 
 class HeadraceServer:
@@ -182,6 +185,7 @@ class HeadraceServer:
             self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
+        served.shared = None if served.log is None else SharedPieces(served.log)
         self.objects[key] = served
 
     def _insert_queue(self, served: ServedObject) -> InsertQueue | None:

@@ -22,40 +22,37 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import threading
 import time
 import zlib
-from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from headrace.errors import ServerError, StoreError
 from headrace.io.locks import hold
 from headrace.schema import Schema
+from headrace.server.log_folder import (
+    FRAME_HEADER,
+    FRAME_MAGIC,
+    SEGMENT_HEADER,
+    SEGMENT_MAGIC,
+    LogFolder,
+    LogFrame,
+    columns_bytes,
+    frames_of,
+    segment_files,
+)
 
-__all__ = ["Appended", "EventLog", "LogFolder", "Mark"]
+__all__ = ["Appended", "EventLog", "Mark"]
 
-#: Of a frame: magic, bytes of the rows, their checksum, the first offset, the number of rows, bytes of the marks, and
-#: the offset up to which the log was on disk.
-_HEADER = struct.Struct("<4sIIQIIQ")
-#: Of a segment: magic, bytes of the columns.
-_BEGIN = struct.Struct("<4sI")
-_MAGIC, _SEGMENT_MAGIC = b"HRF1", b"HRL1"
 _SEGMENT_BYTES = 64 << 20
-#: Bytes of decoded rows that readers find in memory.
-_CACHED_BYTES = 32 << 20
 #: Names of marks that a log remembers; the oldest are forgotten. A query has one for each of its buckets.
 _MARKS = 1_000_000
 _MARKS_OF_A_BASE = 10_000
-Offsets = NDArray[np.int64]
 
 
 class Mark(NamedTuple):
@@ -70,109 +67,6 @@ class Appended(NamedTuple):
 
     start: int
     end: int
-
-
-@dataclass(frozen=True)
-class _Frame:
-    """Where a frame is: its rows, its file, and the bytes of its rows in it."""
-
-    start: int
-    count: int
-    file: Path
-    place: int
-    size: int
-    checksum: int
-    #: Up to where the log was on disk when it was written.
-    synced: int
-
-
-def _columns(schema: Schema) -> bytes:
-    return bytes(schema.arrow.serialize())
-
-
-def _segments(folder: Path) -> list[Path]:
-    """The files of a log in the order of their rows: the base, if there is one, and what it has not replaced."""
-    bases = sorted(folder.glob("*.base"))
-    begin = int(bases[-1].stem) if bases else 0
-    return [*bases[-1:], *sorted(file for file in folder.glob("*.log") if int(file.stem) >= begin)]
-
-
-def _frames(file: Path, opened: BinaryIO) -> Iterator[tuple[_Frame, bytes]]:
-    """The whole frames of a segment, with their marks; ends at a torn one."""
-    size = os.fstat(opened.fileno()).st_size
-    head = opened.read(_BEGIN.size)
-    if len(head) < _BEGIN.size or head[:4] != _SEGMENT_MAGIC:
-        return
-    place = _BEGIN.size + _BEGIN.unpack(head)[1]
-    while place + _HEADER.size <= size:
-        opened.seek(place)
-        magic, length, checksum, start, count, marked, synced = _HEADER.unpack(opened.read(_HEADER.size))
-        body = place + _HEADER.size + marked
-        if magic != _MAGIC or body + length > size:
-            return
-        yield _Frame(start, count, file, body, length, checksum, synced), opened.read(marked)
-        place = body + length
-
-
-class LogFolder:
-    """The frames of a log, as its files have them; enough for a process that only reads."""
-
-    def __init__(self, folder: Path, schema: Schema) -> None:
-        self.folder, self.schema = folder, schema
-        self._frames: list[_Frame] = []
-        self._starts: list[int] = []
-        self._cache: OrderedDict[_Frame, pa.RecordBatch] = OrderedDict()
-        self._cached = 0
-        self._cache_lock = threading.Lock()
-        for file in _segments(folder):
-            with file.open("rb") as opened:
-                self._add(frame for frame, _ in _frames(file, opened))
-
-    def _add(self, frames: Iterator[_Frame]) -> None:
-        for frame in frames:
-            self._frames.append(frame)
-            self._starts.append(frame.start)
-
-    def rows(self, start: int, end: int) -> tuple[Offsets, pa.Table]:
-        """The rows from an offset up to another that are kept, and their offsets."""
-        found, offsets = [self.schema.arrow.empty_table()], [np.empty(0, np.int64)]
-        first = max(0, bisect_right(self._starts, start) - 1)
-        for frame in self._frames[first : bisect_right(self._starts, end - 1)]:
-            low, high = max(start, frame.start), min(end, frame.start + frame.count)
-            if low < high:
-                rows = pa.Table.from_batches([self._read(frame)]).slice(low - frame.start, high - low)
-                found.append(rows)
-                offsets.append(np.arange(low, high))
-        return np.concatenate(offsets), pa.concat_tables(found)
-
-    def _read(self, frame: _Frame) -> pa.RecordBatch:
-        with self._cache_lock:
-            batch = self._cache.get(frame)
-            if batch is not None:
-                self._cache.move_to_end(frame)
-                return batch
-        try:
-            with frame.file.open("rb") as opened:
-                opened.seek(frame.place)
-                data = opened.read(frame.size)
-        except FileNotFoundError as error:
-            raise StoreError("rows of a log are no longer kept", given=f"offset {frame.start}") from error
-        if zlib.crc32(data) != frame.checksum:
-            raise StoreError(
-                f"{frame.file} is damaged at offset {frame.start}", given=f"byte {frame.place}",
-                instead="a copy of the data directory from before",
-            )  # fmt: skip
-        batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema.arrow)
-        self._keep(frame, batch)
-        return batch
-
-    def _keep(self, frame: _Frame, batch: pa.RecordBatch) -> None:
-        with self._cache_lock:
-            if frame not in self._cache:
-                self._cache[frame] = batch
-                self._cached += batch.nbytes
-            while self._cached > _CACHED_BYTES and len(self._cache) > 1:
-                self._cached -= self._cache.popitem(last=False)[1].nbytes
 
 
 class EventLog(LogFolder):
@@ -195,14 +89,15 @@ class EventLog(LogFolder):
         except BaseException:
             held.close()
             raise
-        bases = [file for file in _segments(folder) if file.suffix == ".base"]
+        bases = [file for file in segment_files(folder) if file.suffix == ".base"]
         self._first = self._frames[0].start if self._frames else self._named_first(folder)
         self._kept = int(bases[0].stem) if bases else self._first
         #: The end of what was written, and of what is on disk and readers see.
         self._written = self._end = self._frames[-1].start + self._frames[-1].count if self._frames else self._first
-        self._unsynced: list[tuple[_Frame, pa.RecordBatch]] = []
+        self._unsynced: list[tuple[LogFrame, pa.RecordBatch]] = []
         self._write_lock, self._sync_lock = threading.RLock(), threading.Lock()
         self._grown = threading.Condition()
+        self._listeners: set[Callable[[], None]] = set()
         self._failed: BaseException | None = None
         self._divided = False
         #: When the segment that is written was begun, in seconds.
@@ -211,20 +106,20 @@ class EventLog(LogFolder):
 
     @staticmethod
     def _named_first(folder: Path) -> int:
-        files = _segments(folder)
+        files = segment_files(folder)
         return int(files[-1].stem) if files else 0
 
     def _recover(self, folder: Path, schema: Schema) -> None:
         """Remove what a base has replaced, cut off torn frames at the end, and read the marks."""
-        files = _segments(folder)
+        files = segment_files(folder)
         for file in {*folder.glob("*.log"), *folder.glob("*.base"), *folder.glob("*.draft")} - {*files}:
             file.unlink()
         for number, file in enumerate(files):
             with file.open("r+b") as opened:
-                head = opened.read(_BEGIN.size)
-                begun = len(head) == _BEGIN.size and head[:4] == _SEGMENT_MAGIC
-                columns = opened.read(_BEGIN.unpack(head)[1]) if begun else b""
-                if begun and columns == _columns(schema):
+                head = opened.read(SEGMENT_HEADER.size)
+                begun = len(head) == SEGMENT_HEADER.size and head[:4] == SEGMENT_MAGIC
+                columns = opened.read(SEGMENT_HEADER.unpack(head)[1]) if begun else b""
+                if begun and columns == columns_bytes(schema):
                     opened.seek(0)
                     last = number == len(files) - 1
                     whole = self._recover_frames(file, opened, last=last)
@@ -234,7 +129,7 @@ class EventLog(LogFolder):
                             instead="a copy of the data directory from before",
                         )  # fmt: skip
                     opened.truncate(whole)
-                elif number == len(files) - 1 and len(columns) < len(_columns(schema)):
+                elif number == len(files) - 1 and len(columns) < len(columns_bytes(schema)):
                     opened.truncate(0)  # the process died while it began the segment
                 else:
                     raise ServerError(
@@ -246,9 +141,9 @@ class EventLog(LogFolder):
 
     def _recover_frames(self, file: Path, opened: BinaryIO, *, last: bool) -> int:
         """The bytes of whole frames."""
-        whole = opened.seek(0) + _BEGIN.size + len(self._columns_of(opened))
+        whole = opened.seek(0) + SEGMENT_HEADER.size + len(self._columns_of(opened))
         opened.seek(0)
-        found = list(_frames(file, opened))
+        found = list(frames_of(file, opened))
         synced = max((frame.synced for frame, _ in found), default=0)
         for frame, mark in found:
             if last and frame.start >= synced:
@@ -263,8 +158,8 @@ class EventLog(LogFolder):
 
     @staticmethod
     def _columns_of(opened: BinaryIO) -> bytes:
-        head = opened.read(_BEGIN.size)
-        return opened.read(_BEGIN.unpack(head)[1])
+        head = opened.read(SEGMENT_HEADER.size)
+        return opened.read(SEGMENT_HEADER.unpack(head)[1])
 
     def _remember(self, mark: Mark) -> None:
         self._marks[mark.name] = mark.number
@@ -302,13 +197,32 @@ class EventLog(LogFolder):
     @property
     def size(self) -> int:
         """Its bytes on disk."""
-        return sum(file.stat().st_size for file in _segments(self.folder))
+        return sum(file.stat().st_size for file in segment_files(self.folder))
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
         """Wait until there are rows from an offset on; False if there are none in time, or the log was closed."""
         with self._grown:
             self._grown.wait_for(lambda: self._end > offset or self.closed, timeout)
             return self._end > offset
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call a function, which must be quick, whenever there are more rows, and when the log is closed."""
+        with self._grown:
+            self._listeners.add(wake)
+
+    def unlisten(self, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self._grown:
+            self._listeners.discard(wake)
+
+    def _notify(self, end: int) -> None:
+        """Let readers see the rows before an offset."""
+        with self._grown:
+            self._end = end
+            self._grown.notify_all()
+            listeners = tuple(self._listeners)
+        for wake in listeners:
+            wake()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -330,17 +244,17 @@ class EventLog(LogFolder):
         data = batch.serialize()
         start, end = self._written, self._written + batch.num_rows
         checksum = zlib.crc32(data)
-        head = _HEADER.pack(_MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
+        head = FRAME_HEADER.pack(FRAME_MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
         try:
             file = self._file(start)
-            place = file.tell() + _HEADER.size + len(mark)
+            place = file.tell() + FRAME_HEADER.size + len(mark)
             file.write(head + mark)
             file.write(data)
             file.flush()
         except OSError as error:
             self._failed = error
             raise self._broken(error) from error
-        frame = _Frame(start, batch.num_rows, Path(file.name), place, data.size, checksum, self._end)
+        frame = LogFrame(start, batch.num_rows, Path(file.name), place, data.size, checksum, self._end)
         self._unsynced.append((frame, batch))
         self._written = end
         return Appended(start, end)
@@ -357,9 +271,9 @@ class EventLog(LogFolder):
         if self._open_file is not None:
             self._flush(self._open_file.fileno())
             self._open_file.close()
-        columns = _columns(self.schema)
+        columns = columns_bytes(self.schema)
         self._open_file = (self.folder / f"{start:020d}.log").open("wb")
-        self._open_file.write(_BEGIN.pack(_SEGMENT_MAGIC, len(columns)) + columns)
+        self._open_file.write(SEGMENT_HEADER.pack(SEGMENT_MAGIC, len(columns)) + columns)
         self._divided, self.began = False, time.time()
         if self._durable:
             _sync_folder(self.folder)
@@ -395,9 +309,7 @@ class EventLog(LogFolder):
                 self._keep(frame, batch)
                 self._frames.append(frame)
                 self._starts.append(frame.start)
-            with self._grown:
-                self._end = upto
-                self._grown.notify_all()
+            self._notify(upto)
 
     def _flush(self, file: int) -> None:
         if self._durable:
@@ -421,7 +333,7 @@ class EventLog(LogFolder):
 
     def segments(self) -> list[tuple[int, float]]:
         """The first offsets of the segments, and when they were last written, in seconds."""
-        return [(int(file.stem), file.stat().st_mtime) for file in _segments(self.folder) if file.suffix == ".log"]
+        return [(int(file.stem), file.stat().st_mtime) for file in segment_files(self.folder) if file.suffix == ".log"]
 
     def forget(self, before: int, needed: pa.Table | None = None) -> int:
         """Replace the rows before a segment by those of them that are needed; return the first offset that is kept.
@@ -431,7 +343,7 @@ class EventLog(LogFolder):
         rows = _one_batch((self.schema.arrow.empty_table() if needed is None else needed).cast(self.schema.arrow))
         with self._sync_lock, self._write_lock:
             self._check()
-            old = [file for file in _segments(self.folder) if file.suffix == ".base" or int(file.stem) < before]
+            old = [file for file in segment_files(self.folder) if file.suffix == ".base" or int(file.stem) < before]
             if not old or before not in [start for start, _ in self.segments()]:
                 return self._kept
             base = self.folder / f"{before:020d}.base"
@@ -445,12 +357,12 @@ class EventLog(LogFolder):
                     file.unlink()
         return self._kept
 
-    def _write_base(self, base: Path, before: int, rows: pa.RecordBatch) -> _Frame:
-        columns, data = _columns(self.schema), rows.serialize()
+    def _write_base(self, base: Path, before: int, rows: pa.RecordBatch) -> LogFrame:
+        columns, data = columns_bytes(self.schema), rows.serialize()
         start, checksum = before - rows.num_rows, zlib.crc32(data)
-        begin = _BEGIN.pack(_SEGMENT_MAGIC, len(columns)) + columns
+        begin = SEGMENT_HEADER.pack(SEGMENT_MAGIC, len(columns)) + columns
         marks = json.dumps(dict(list(self._marks.items())[-_MARKS_OF_A_BASE:])).encode()
-        head = _HEADER.pack(_MAGIC, data.size, checksum, start, rows.num_rows, len(marks), self._end)
+        head = FRAME_HEADER.pack(FRAME_MAGIC, data.size, checksum, start, rows.num_rows, len(marks), self._end)
         draft = base.with_suffix(".draft")
         with draft.open("wb") as file:
             file.write(begin + head + marks)
@@ -461,7 +373,7 @@ class EventLog(LogFolder):
         if self._durable:
             _sync_folder(self.folder)
         place = len(begin) + len(head) + len(marks)
-        return _Frame(start, rows.num_rows, base, place, data.size, checksum, self._end)
+        return LogFrame(start, rows.num_rows, base, place, data.size, checksum, self._end)
 
     def close(self) -> None:
         """End waiting readers, and release the files."""
@@ -470,8 +382,7 @@ class EventLog(LogFolder):
             if self._open_file is not None:
                 self._open_file.close()
             self._held.close()
-        with self._grown:
-            self._grown.notify_all()
+        self._notify(self._end)
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -27,7 +27,8 @@ from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.table_log import Places
 from headrace.plan.nodes import Node
 from headrace.schema import Field, Schema, Type
-from headrace.server.log import EventLog, LogFolder
+from headrace.server.log import EventLog
+from headrace.server.log_folder import LogFolder
 from headrace.time import BEGINNING, INFINITY
 
 __all__ = ["ARRIVED", "ClientRows", "DiskLog", "LogSink", "PublishedStream", "client_columns", "without_arrival"]

@@ -1,0 +1,155 @@
+"""The files of a log, as a process reads them; `log.py` says what is in them and writes them."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import zlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.errors import StoreError
+from headrace.schema import Schema
+
+__all__ = [
+    "FRAME_HEADER", "FRAME_MAGIC", "SEGMENT_HEADER", "SEGMENT_MAGIC", "LogFolder", "LogFrame", "columns_bytes",
+    "frames_of", "segment_files",
+]  # fmt: skip
+
+#: Of a frame: magic, bytes of the rows, their checksum, the first offset, the number of rows, bytes of the marks, and
+#: the offset up to which the log was on disk.
+FRAME_HEADER = struct.Struct("<4sIIQIIQ")
+#: Of a segment: magic, bytes of the columns.
+SEGMENT_HEADER = struct.Struct("<4sI")
+FRAME_MAGIC, SEGMENT_MAGIC = b"HRF1", b"HRL1"
+#: Bytes of decoded rows that readers find in memory.
+_CACHED_BYTES = 32 << 20
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LogFrame:
+    """Where a frame is: its rows, its file, and the bytes of its rows in it."""
+
+    start: int
+    count: int
+    file: Path
+    place: int
+    size: int
+    checksum: int
+    #: Up to where the log was on disk when it was written.
+    synced: int
+
+
+def columns_bytes(schema: Schema) -> bytes:
+    """Columns as they stand in front of a segment."""
+    return bytes(schema.arrow.serialize())
+
+
+def segment_files(folder: Path) -> list[Path]:
+    """The files of a log in the order of their rows: the base, if there is one, and what it has not replaced."""
+    bases = sorted(folder.glob("*.base"))
+    begin = int(bases[-1].stem) if bases else 0
+    return [*bases[-1:], *sorted(file for file in folder.glob("*.log") if int(file.stem) >= begin)]
+
+
+def frames_of(file: Path, opened: BinaryIO) -> Iterator[tuple[LogFrame, bytes]]:
+    """The whole frames of a segment, with their marks; ends at a torn one."""
+    size = os.fstat(opened.fileno()).st_size
+    head = opened.read(SEGMENT_HEADER.size)
+    if len(head) < SEGMENT_HEADER.size or head[:4] != SEGMENT_MAGIC:
+        return
+    place = SEGMENT_HEADER.size + SEGMENT_HEADER.unpack(head)[1]
+    while place + FRAME_HEADER.size <= size:
+        opened.seek(place)
+        magic, length, checksum, start, count, marked, synced = FRAME_HEADER.unpack(opened.read(FRAME_HEADER.size))
+        body = place + FRAME_HEADER.size + marked
+        if magic != FRAME_MAGIC or body + length > size:
+            return
+        yield LogFrame(start, count, file, body, length, checksum, synced), opened.read(marked)
+        place = body + length
+
+
+class LogFolder:
+    """The frames of a log, as its files have them; enough for a process that only reads."""
+
+    def __init__(self, folder: Path, schema: Schema) -> None:
+        self.folder, self.schema = folder, schema
+        self._frames: list[LogFrame] = []
+        self._starts: list[int] = []
+        self._cache: OrderedDict[LogFrame, pa.RecordBatch] = OrderedDict()
+        self._cached = 0
+        self._cache_lock = threading.Lock()
+        for file in segment_files(folder):
+            with file.open("rb") as opened:
+                self._add(frame for frame, _ in frames_of(file, opened))
+
+    def _add(self, frames: Iterator[LogFrame]) -> None:
+        for frame in frames:
+            self._frames.append(frame)
+            self._starts.append(frame.start)
+
+    def rows(self, start: int, end: int) -> tuple[Offsets, pa.Table]:
+        """The rows from an offset up to another that are kept, and their offsets."""
+        found, offsets = [self.schema.arrow.empty_table()], [np.empty(0, np.int64)]
+        for frame in self._between(start, end):
+            low, high = max(start, frame.start), min(end, frame.start + frame.count)
+            if low < high:
+                rows = pa.Table.from_batches([self._read(frame)]).slice(low - frame.start, high - low)
+                found.append(rows)
+                offsets.append(np.arange(low, high))
+        return np.concatenate(offsets), pa.concat_tables(found)
+
+    def _between(self, start: int, end: int) -> list[LogFrame]:
+        """The frames that may have rows from an offset up to another."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        return self._frames[first : bisect_right(self._starts, end - 1)]
+
+    def in_memory(self, start: int, end: int) -> bool:
+        """Whether the rows from an offset up to another are read without a file."""
+        frames = self._between(start, end)
+        with self._cache_lock:
+            return all(frame in self._cache for frame in frames if frame.start + frame.count > start)
+
+    def whole_frames(self, start: int, most: int) -> int:
+        """The end of the frames from an offset on that have about so many rows, at least one, and each as a whole."""
+        frames = self._between(start, start + most)
+        return max([start, *(frame.start + frame.count for frame in frames)])
+
+    def _read(self, frame: LogFrame) -> pa.RecordBatch:
+        with self._cache_lock:
+            batch = self._cache.get(frame)
+            if batch is not None:
+                self._cache.move_to_end(frame)
+                return batch
+        try:
+            with frame.file.open("rb") as opened:
+                opened.seek(frame.place)
+                data = opened.read(frame.size)
+        except FileNotFoundError as error:
+            raise StoreError("rows of a log are no longer kept", given=f"offset {frame.start}") from error
+        if zlib.crc32(data) != frame.checksum:
+            raise StoreError(
+                f"{frame.file} is damaged at offset {frame.start}", given=f"byte {frame.place}",
+                instead="a copy of the data directory from before",
+            )  # fmt: skip
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema.arrow)
+        self._keep(frame, batch)
+        return batch
+
+    def _keep(self, frame: LogFrame, batch: pa.RecordBatch) -> None:
+        with self._cache_lock:
+            if frame not in self._cache:
+                self._cache[frame] = batch
+                self._cached += batch.nbytes
+            while self._cached > _CACHED_BYTES and len(self._cache) > 1:
+                self._cached -= self._cache.popitem(last=False)[1].nbytes
