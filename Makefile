@@ -32,7 +32,7 @@ test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 m
 
 test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches and starts: in CI too, under 15 minutes
 	@$(WITH_JAVA) $(BIN)/python -m tests.services.kafka_jars
-	@$(WITH_JAVA) $(BIN)/pytest -q -m services tests/services $(ARGS)
+	@$(WITH_JAVA) scripts/services.sh $(ARGS)
 
 unit: $(READY) ## the quick unit tests: no Spark, about a minute
 	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)

@@ -12,7 +12,10 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 
-__all__ = ["EntryPoints", "package_of"]
+__all__ = ["WHEEL_PREFIX", "EntryPoints", "package_of"]
+
+#: How the names begin under which a server imports the wheels that it installed; the checksum of the wheel follows.
+WHEEL_PREFIX = "headrace_wheel_"
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from headrace.trace import stored_segments
 
 #: The bands stay small for all examples of a test; each test has a share of the examples.
 FIXED = settings(
-    max_examples=max(3, settings().max_examples // 4), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=max(3, settings().max_examples // 6), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
@@ -26,6 +26,7 @@ SPANS = (
     ("1 week", "1 week", "2 d"), ("1 month", "1 month", "9 d"), ("1 quarter", "1 month", "13 d"),
     ("1 year", "1 year", "100 d"),
 )  # fmt: skip
+HALF = settings(max_examples=max(5, settings().max_examples // 2))
 AGGREGATES = {
     "n": hr.count(), "s": hr.sum("i"), "a": hr.avg("x"), "low": hr.min("x"), "high": hr.max("i"),
     "f": hr.first("x"), "v": hr.var("x"),
@@ -61,6 +62,7 @@ def cases(draw: st.DrawFn) -> tuple[hr.Stream, Any]:
     return draw(dated(base, step)), hr.hopping(size, hop, origin, zone=zone)
 
 
+@HALF
 @given(cases(), st.booleans(), st.sets(st.sampled_from(sorted(AGGREGATES)), min_size=1), buckets())
 def test_differential_aggregates(case: tuple[hr.Stream, Any], grouped: bool, names: set[str], n: int):
     stream, window = case
@@ -70,6 +72,7 @@ def test_differential_aggregates(case: tuple[hr.Stream, Any], grouped: bool, nam
     assert hr.same_history(out.cht(), out.history("duckdb").cht())
 
 
+@HALF
 @given(cases(), buckets())
 def test_differential_contents_and_top(case: tuple[hr.Stream, Any], n: int):
     stream, window = case

@@ -141,7 +141,7 @@ GROUPED: dict[str, Callable[[hr.Stream], hr.Stream]] = {
 
 
 @pytest.mark.parametrize("name", GROUPED)
-@settings(max_examples=max(5, EXAMPLES // 4))
+@settings(max_examples=max(2, EXAMPLES // 4))
 @given(stream=long_streams(), n=buckets(), counts=COUNTS)
 def test_grouped(name: str, stream: hr.Stream, n: int, counts: dict[int, int]):
     rescaling_does_not_show(GROUPED[name](stream), n, counts)

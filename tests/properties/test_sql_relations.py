@@ -248,28 +248,28 @@ def _few(n: int) -> settings:
 
 
 @pytest.mark.parametrize("text", JOINS)
-@_few(8)
+@_few(12)
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_joins(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, buckets=n)
 
 
 @pytest.mark.parametrize("text", WITH_TABLES)
-@_few(8)
+@_few(12)
 @given(relations("a"), buckets())
 def test_oracle_joins_with_tables(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES, buckets=n)
 
 
 @pytest.mark.parametrize("text", [*TESTS, *VALUES, *SETS, *LATERAL, *DEEP, *ON])
-@_few(8)
+@_few(12)
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, TABLES if " t" in text else {}, buckets=n)
 
 
 @pytest.mark.parametrize("text", RUNNING)
-@_few(8)
+@_few(12)
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_running_answers(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, buckets=n)
@@ -283,14 +283,14 @@ def test_oracle_windows_by_a_column(text: str, windows: str, instead: str, input
 
 
 @pytest.mark.parametrize("text", [*LATERAL[:7:2], LATERAL[8], *DEEP[::5]])
-@_few(8)
+@_few(12)
 @given(relations("a", "b", "c"), buckets())
 def test_oracle_instants_with_subqueries(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, {**inputs, "a": inputs["a"].point_at_start()}, buckets=n)
 
 
 @pytest.mark.parametrize("text", [*LISTS, *CHOSEN])
-@_few(8)
+@_few(12)
 @given(relations("a", "c"), buckets())
 def test_oracle_lists_and_choices(text: str, inputs: dict[str, hr.Stream], n: int):
     used = {name: stream for name, stream in inputs.items() if f"FROM {name}" in text}
@@ -298,7 +298,7 @@ def test_oracle_lists_and_choices(text: str, inputs: dict[str, hr.Stream], n: in
 
 
 @pytest.mark.parametrize("text", GROUPS)
-@_few(8)
+@_few(12)
 @given(relations("a"), buckets())
 def test_oracle_groups_of_several_kinds(text: str, inputs: dict[str, hr.Stream], n: int):
     oracle_snapshots(text, inputs, buckets=n)

@@ -32,7 +32,7 @@ DRIVER = Path(__file__).with_name("driver.py")
 SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 #: What a driver is killed at, one life after the other; the last one lives.
 SOME = ("staged", "circulating", "published")
-OTHERS = ("claimed", "planned", "committed", "published", "circulating", "at random")
+OTHERS = ("claimed", "planned", "committed", "at random")
 PATIENCE = 120.0
 
 
@@ -149,14 +149,13 @@ LIVES = 8
 CALLS = (10, 150)
 
 
-@pytest.mark.timeout(120)
 def test_a_query_in_process_killed_before_any_call_loses_and_repeats_nothing(tmp_path: Path):
     driver.write_input(tmp_path / "in", SEED)
     draw, deaths = random.Random(SEED), []
     for _ in range(LIVES):
         calls = draw.randint(*CALLS)
         command = [sys.executable, str(DRIVER), str(tmp_path), "local", str(calls)]
-        died = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        died = subprocess.run(command, capture_output=True, timeout=300, check=False)
         assert died.returncode == -signal.SIGKILL, died.stderr.decode(errors="replace")[-3000:]
         deaths.append(
             f"call {calls}, at {max((p.name for p in tmp_path.glob('state/store/commits/*')), default='none')}"

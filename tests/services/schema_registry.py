@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.fixtures.ports import free_ports
 from tests.services.kafka_jars import java_home, run_maven
 
 from headrace.cache import cache_folder
@@ -44,7 +44,7 @@ _SECONDS = 90
 def schema_registry(folder: Path) -> Iterator[str]:
     """The URL of a registry, which ends with the block; its log is in the folder."""
     java = java_home() / "bin" / "java"
-    port, management = _free_ports()
+    port, management = free_ports(2)
     options = {
         "http.host": "127.0.0.1",
         "http.port": port,
@@ -73,13 +73,6 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
     raise RuntimeError(f"the schema registry did not start:\n{log.read_text(errors='replace')[-3000:]}")
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _program() -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.wheels import tallies
 
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import RowsReply, Who
@@ -33,6 +34,27 @@ def test_queries_of_a_server_run_on_spark(tmp_path: Path, spark: Any):  # noqa: 
                 assert time.monotonic() < deadline, found
                 time.sleep(0.2)
             assert _column(client, "SELECT total FROM v") == [5 * (start + 1)]
+
+
+def test_workers_get_the_modules_of_a_server(tmp_path: Path, spark: Any):  # noqa: ARG001 - the session that they run in
+    """Two versions at once, in workers that run since before, and again after a new start."""
+    query = "SELECT tests.tally(tests.weighted(x)) AS total FROM s [TUMBLING 10 s]"
+    for start in range(2):
+        with HeadraceServer(tmp_path / "data", host="spark", durable=False) as server:
+            client = server.connect(Who("ada", "admin"))
+            if start == 0:
+                list(client.execute("CREATE STREAM s (x LONG, ts DATETIME) ORDER BY ts"))
+                client.install_modules(tallies())
+                list(client.execute(f"QUERY old AS {query}"))
+                client.install_modules(tallies("value * 10", "2.0"))
+                list(client.execute(f"QUERY new AS {query}"))
+            client.insert("s", [{"x": n, "ts": f"2024-01-01T00:0{start}:{n:02d}Z"} for n in (1, 2, 12, 31)])
+            expected = [[3, 12], [3, 3, 12, 12, 31]][start]
+            deadline = time.monotonic() + 120
+            for name, factor in (("old", 1), ("new", 100)):
+                while sorted(found := _column(client, f"SELECT total FROM {name}")) != [factor * n for n in expected]:
+                    assert time.monotonic() < deadline, (name, found)
+                    time.sleep(0.2)
 
 
 def _column(client: Any, text: str) -> list[Any]:

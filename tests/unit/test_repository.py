@@ -209,7 +209,9 @@ def test_no_module_imports_a_private_name_of_another():
     ]
 
 
-@pytest.mark.parametrize("name", [".ci/run", "scripts/java.sh", "scripts/test.sh", "scripts/venv.sh"])
+@pytest.mark.parametrize(
+    "name", [".ci/run", "scripts/java.sh", "scripts/services.sh", "scripts/test.sh", "scripts/venv.sh"]
+)
 def test_scripts_can_be_run(name: str):
     assert os.access(ROOT / name, os.X_OK)
 

@@ -31,7 +31,7 @@ from headrace.testing.verify.pool import run_shares, shares_of_intents
 from headrace.testing.verify.tables import coverage, operators
 
 #: Each part tries so many cases of the default run, nearly one of each kind of query; xdist shares the parts.
-PARTS, SOME, EACH = 12, 4, 27
+PARTS, SOME, EACH = 8, 4, 27
 MORE = pytest.mark.volume("more cases of each kind; test_caught.py has those that found the planted faults")
 
 

@@ -1,4 +1,4 @@
-"""`headrace module list` and `headrace module check`: list the installed modules, and check one."""
+"""`headrace module`: list the installed modules, here or on a server, check one, and install wheels on a server."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from headrace.modules.base import Module
     from headrace.testing.module_check.report import Finding
 
-__all__ = ["app", "check", "find_module", "listing"]
+__all__ = ["app", "check", "find_module", "install", "listing", "remove"]
 
-app = typer.Typer(help="List the installed modules, and check that a module keeps its contract.", no_args_is_help=True)
+app = typer.Typer(
+    help="List the installed modules, check that one keeps its contract, install them on a server.",
+    no_args_is_help=True,
+)
+_Server = Annotated[str, typer.Option(metavar="URL", help="The address of the server.")]
+_Token = Annotated[str | None, typer.Option(envvar="HEADRACE_TOKEN", help="A token of the server.")]
 _FILE = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
 _PACKAGE = re.compile(r"(?P<package>[\w.-]+):(?P<name>\w+)")
 _COLOURS = {"ok": "green", "failed": "red", "note": "cyan", "skipped": "dim"}
@@ -35,10 +40,17 @@ _COLOURS = {"ok": "green", "failed": "red", "note": "cyan", "skipped": "dim"}
 def listing(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the modules as JSON.")] = False,
+    server: Annotated[
+        str | None, typer.Option(metavar="URL", help="List those of a server, with versions and checksums.")
+    ] = None,
+    token: _Token = None,
 ) -> None:
     """List the modules that are installed, with their parameters and schemas."""
     from headrace.modules.registry import modules
 
+    if server is not None:
+        _list_of_server(server, token, as_json=as_json)
+        return
     installed = modules()
     if as_json:
         typer.echo(json.dumps([module.as_dict() for module in installed], indent=2, ensure_ascii=False))
@@ -53,6 +65,49 @@ def listing(
         ]
         console.print(Text(f"    {module.summary}", style="red" if module.problem else ""))
         console.print(Text(f"    {' · '.join(filter(None, facts))}", style="dim"))
+
+
+def _list_of_server(server: str, token: str | None, *, as_json: bool) -> None:
+    from headrace.server.client import connect
+
+    with connect(server, token) as client:
+        rows = client.sql("SHOW MODULES").to_pylist()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        facts = [row["kind"], f"{row['package']} {row['version']}".strip(), row["checksum"][:16], row["state"]]
+        typer.echo(f"{row['module']}\n    {' · '.join(filter(None, facts))}")
+        if row["used_by"]:
+            typer.echo(f"    used by {row['used_by']}")
+
+
+@app.command("install")
+def install(
+    wheel: Annotated[Path, typer.Argument(help="A wheel of plain Python.")], *, server: _Server, token: _Token = None
+) -> None:
+    """Install the modules of a wheel on a server: for administrators.
+
+    It becomes the current version of its package. Queries that run keep the version that they began with.
+    """
+    from headrace.server.client import connect
+
+    with connect(server, token) as client:
+        typer.echo(client.install_modules(wheel))
+
+
+@app.command("remove")
+def remove(
+    package: Annotated[str, typer.Argument(help="The name of a package, such as headrace-finance.")],
+    *,
+    server: _Server,
+    token: _Token = None,
+) -> None:
+    """Remove a package of modules from a server, if nothing uses it: for administrators."""
+    from headrace.server.client import connect
+
+    with connect(server, token) as client:
+        typer.echo(client.remove_modules(package))
 
 
 @app.command("check")

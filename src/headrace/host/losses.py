@@ -7,13 +7,14 @@ log of a running query. It names every source that lost rows, how many and why, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.display.words import counted
+from headrace.plan.nodes import Source
 
-__all__ = ["LOG", "Losses", "describe_diverted", "describe_losses", "lost"]
+__all__ = ["LOG", "Losses", "describe_diverted", "describe_losses", "examples_of", "lost"]
 
 #: The logger of this package. Users decide what it shows.
 LOG = logging.getLogger("headrace")
@@ -49,6 +50,17 @@ class Losses:
 def lost(counts: Mapping[str, int]) -> int:
     """The number of rows of a source, or windows of a module, that were not used."""
     return sum(counts.get(name, 0) for name in ("diverted", "dropped", "failed"))
+
+
+def examples_of(sources: Iterable[Source], reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """For every source, a row of a batch that was not used."""
+    found: dict[str, Any] = {}
+    for source in sources:
+        rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
+        first = next((row for row in rows if row is not None), None)
+        if first is not None:
+            found.setdefault(str(source.origin), first)
+    return found
 
 
 def _files(counts: Mapping[str, int]) -> int:

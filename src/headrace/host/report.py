@@ -25,7 +25,8 @@ class BatchReport(dict[str, Any]):
     with state; `loops` are the loops among them, also inside of others. `stages` has for each stage of several buckets
     the rows that arrived, and the rows of the fullest bucket ÷ the mean. `fetched` is the number of bytes of state that
     workers fetched from a remote store. `intake` has for each source how much a batch reads at most, how much waited
-    after the batch, and the partition that holds back the CTI. CTIs and other times are ISO texts where they are dates,
+    after the batch, and the partition that holds back the CTI. `lateness` has a histogram of how late rows were, for
+    each source with dates (`io/lateness.py`). CTIs and other times are ISO texts where they are dates,
     and numbers of ticks where they are numbers.
     """
 

@@ -37,7 +37,8 @@ from headrace.io.arrival_times import in_log_order, move_to_cti, spaced
 from headrace.io.decoded import DecodedBlock
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
-from headrace.io.on_time import all_on_time
+from headrace.io.lateness import histogram, together
+from headrace.io.on_time import all_on_time, within_skew
 from headrace.literals import sql_text
 from headrace.plan.nodes import DIVERTED, Source
 from headrace.plan.policies import Advance, Arrival, Changed, Edge, Interval, Lifetime, Physical, Point, ProgressPolicy
@@ -72,17 +73,23 @@ class ChannelReport:
     idle: bool = False
     #: With progress by key: the highest times of keys that are not idle.
     keys: dict[str, int] | None = None
+    #: How late the late rows were (`io/lateness.py`); None if there were none.
+    lateness: list[int] | None = None
 
     def to_json(self) -> dict[str, Any]:
         report = {"high": self.high, "cti": self.cti, "counts": self.counts, "example": self.example}
         if self.keys is not None:
             report["keys"] = self.keys
+        if self.lateness is not None:
+            report["lateness"] = self.lateness
         return report if self.channel is None else report | {"channel": self.channel, "idle": self.idle}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ChannelReport:
         named = data.get("channel"), data.get("idle", False)
-        return cls(data["high"], data["cti"], data["counts"], data["example"], *named, data.get("keys"))
+        return cls(
+            data["high"], data["cti"], data["counts"], data["example"], *named, data.get("keys"), data.get("lateness")
+        )
 
     def promise(self, policy: ProgressPolicy) -> int:
         """The CTI of the channel."""
@@ -293,7 +300,7 @@ class Channel:
             return event & (le <= self.clock + policy.max_skew)
         known = event | (promise & (le != INFINITY))  # every promise is trusted
         trusted = np.zeros(len(le), bool)
-        trusted[known] = _within(le[known], promise[known], self._high, policy.max_skew)
+        trusted[known] = within_skew(le[known], promise[known], self._high, policy.max_skew)
         return trusted & event
 
     def _advance(self, le: Int64s, counted: Flags, promised: Int64s, after: Int64s) -> None:
@@ -317,6 +324,8 @@ class Channel:
         if not count:
             return (events if fine.all() else events.filter(pa.array(fine))), late
         self.report.counts["late"] += count
+        sync = _sync_times(events, to_numpy(pc.fill_null(events.column("le"), 0)))
+        self.report.lateness = together(self.report.lateness, histogram(cti[late] - sync[late]))
         policy = self.source.policy.late
         if policy == "raise":
             row = int(np.flatnonzero(late)[0])
@@ -445,24 +454,6 @@ def _physical(events: pa.Table, schema: Schema) -> Changes:
     ends = pc.if_else(pc.equal(events.column("kind"), "retract"), events.column("re_new"), pa.scalar(None, pa.int64()))
     payload = events.select(list(schema.names)).append_column(RE_NEW, ends)
     return Changes.inserts(to_numpy(events.column("le")), to_numpy(events.column("re")), payload)
-
-
-def _within(times: Int64s, promise: Flags, high: int, max_skew: int) -> Flags:
-    """Which times are trusted: promises, and times at most `max_skew` ahead of the highest trusted one before.
-
-    While none is trusted, the median of these times takes its place. If all times are trusted, as usual, one comparison
-    shows it; otherwise each time is compared in turn.
-    """
-    if high == NEG_INFINITY:
-        return promise | (times <= int(np.median(times[~promise])) + max_skew)
-    before = np.maximum.accumulate(np.r_[high, times[:-1]])
-    if (promise | (times <= before + max_skew)).all():
-        return np.ones(len(times), bool)
-    trusted = []
-    for time, sure in zip(times.tolist(), promise.tolist(), strict=True):
-        trusted.append(sure or time <= high + max_skew)
-        high = max(high, time) if trusted[-1] else high
-    return np.array(trusted, bool)
 
 
 def _late_reasons(events: pa.Table, late: Flags, cti: Int64s, policy: str, dates: bool) -> NDArray[Any]:

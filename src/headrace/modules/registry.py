@@ -24,7 +24,10 @@ from headrace.expr import Udf
 from headrace.modules.base import Module
 from headrace.modules.builtin import TimeWeightedAverage
 
-__all__ = ["InstalledModule", "Modules", "describe_module", "module", "modules", "registered_module"]
+__all__ = [
+    "InstalledModule", "Modules", "checked_module", "describe_module", "module", "module_names", "modules",
+    "registered_module",
+]  # fmt: skip
 
 _BUILT_IN: dict[str, type[Module]] = {"time_weighted_avg": TimeWeightedAverage}
 _OFFERED = EntryPoints(
@@ -158,7 +161,12 @@ def registered_module(name: str) -> type[Module] | Udf:
     for entry in entries:
         if entry.name == name:
             return _loaded(entry, entries)
-    raise _unknown(name, [*_BUILT_IN, *(entry.name for entry in entries)])
+    raise _unknown(name, module_names())
+
+
+def module_names() -> list[str]:
+    """The names of all installed modules, without an import of their packages."""
+    return [*_BUILT_IN, *(entry.name for entry in _OFFERED.all())]
 
 
 def describe_module(name: str, kind: type[Module] | Udf, package: str) -> InstalledModule:
@@ -183,17 +191,22 @@ def describe_module(name: str, kind: type[Module] | Udf, package: str) -> Instal
     )
 
 
-def _loaded(entry: EntryPoint, entries: Sequence[EntryPoint]) -> type[Module] | Udf:
-    loaded = _OFFERED.loaded(entry, entries)
+def checked_module(loaded: Any, place: str) -> type[Module] | Udf:
+    """What an entry point names, if it is a module or a function."""
     if isinstance(loaded, Udf):
         return loaded
     if not (isinstance(loaded, type) and issubclass(loaded, Module)):
-        raise _OFFERED.refused(entry, f"{entry.value} is {loaded!r}, which is no module")
+        raise ModuleError(f"{place} is {loaded!r}, which is no module", allowed=_OFFERED.allowed)
+    loaded._check_definition()  # noqa: SLF001 - the check of an instance, without parameters
+    return loaded
+
+
+def _loaded(entry: EntryPoint, entries: Sequence[EntryPoint]) -> type[Module] | Udf:
+    loaded = _OFFERED.loaded(entry, entries)
     try:
-        loaded._check_definition()  # noqa: SLF001 - the check of an instance, without parameters
+        return checked_module(loaded, entry.value)
     except ModuleError as error:
         raise _OFFERED.refused(entry, error.message) from error
-    return loaded
 
 
 def _unknown(name: str, known: Sequence[str]) -> ModuleError:

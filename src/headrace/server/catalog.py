@@ -7,12 +7,15 @@ leaves an object that the next start removes, with its folders. What is dropped 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from headrace.errors import ServerError
 from headrace.server.access.database import AccessDatabase
+from headrace.server.modules.stored import TABLES as PACKAGE_TABLES
+from headrace.server.modules.stored import StoredPackages
 
 __all__ = ["ObjectState", "StoredCatalog", "StoredObject", "key_of"]
 
@@ -58,7 +61,8 @@ class StoredCatalog:
     """The objects of a data directory."""
 
     def __init__(self, path: Path) -> None:
-        self._database = AccessDatabase(path, _TABLES, durable=True)
+        self._database = AccessDatabase(path, _TABLES + PACKAGE_TABLES, durable=True)
+        self.packages = StoredPackages(self._database)
         self._database.write("INSERT OR IGNORE INTO about VALUES ('format', ?)", [(str(FORMAT),)])
         ((found,),) = self._database.rows("SELECT value FROM about WHERE name = 'format'")
         if int(found) != FORMAT:
@@ -83,10 +87,14 @@ class StoredCatalog:
             assert row.lastrowid is not None
             return StoredObject(row.lastrowid, kind, name, text, owner, now, "creating")
 
-    def mark(self, number: int, state: ObjectState, *, instead_of: int | None = None) -> None:
-        """Set the state of an object, and remove the one whose place it takes."""
+    def mark(
+        self, number: int, state: ObjectState, *, instead_of: int | None = None, packages: Iterable[int] = ()
+    ) -> None:
+        """Set the state of an object, note the packages that it uses, and remove the one whose place it takes."""
         with self._database.changing() as database:
             database.execute("DELETE FROM objects WHERE id = ?", (instead_of,))
+            database.execute("DELETE FROM uses WHERE object = ?", (instead_of,))
+            database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", [(number, one) for one in packages])
             database.execute("UPDATE objects SET state = ? WHERE id = ?", (state, number))
 
     def set(self, number: int, settings: str) -> None:
@@ -98,6 +106,7 @@ class StoredCatalog:
         """Remove an object."""
         with self._database.changing() as database:
             database.execute("DELETE FROM objects WHERE id = ?", (number,))
+            database.execute("DELETE FROM uses WHERE object = ?", (number,))
 
     def close(self) -> None:
         """Close the database."""

@@ -15,6 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -76,6 +77,21 @@ class Client:
         return ServerStream(self, name)
 
     __getitem__ = stream
+
+    def install_modules(self, wheel: str | Path) -> str:
+        """Install the modules of a wheel on the server, for an administrator; what the server says."""
+        path = Path(wheel)
+        if not path.is_file():
+            raise ServerError(f"there is no file {str(path)!r}", given=str(path), instead="the path of a wheel")
+        headers = {"content-type": "application/zip"}
+        return self._said("POST", "/modules", content=path.read_bytes(), headers=headers)
+
+    def remove_modules(self, package: str) -> str:
+        """Remove a package of modules that nothing on the server uses; what the server says."""
+        return self._said("DELETE", f"/modules/{quote(package, safe='')}")
+
+    def _said(self, method: str, path: str, **request: Any) -> str:
+        return str(self.transport.request(method, path, **request).json()["replies"][0]["message"])
 
     def health(self) -> dict[str, Any]:
         """Whether all is well, and the state of every query."""

@@ -23,6 +23,7 @@ from headrace.server.catalog import StoredObject
 from headrace.server.insert_queue import InsertQueue
 from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, Who
 from headrace.server.looks import LookedAt
+from headrace.server.modules.requests import ModuleRequests
 from headrace.server.published import without_arrival
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
@@ -45,7 +46,7 @@ _COUNT = re.compile(r"(\d[\d,]*) rows? ")
 _COUNTED = {"INSERT", "UPDATE", "DELETE", "TRUNCATE"}
 
 
-class ServerConnection:
+class ServerConnection(ModuleRequests):
     """One client of a server."""
 
     def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:

@@ -23,6 +23,7 @@ from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
 from headrace.server.log import EventLog
+from headrace.server.modules import ServerModules
 from headrace.server.published import DiskLog, PublishedStream
 from headrace.server.queries import ServedQuery
 from headrace.server.query_log import QueryLog
@@ -48,6 +49,8 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: The installed packages that its statement uses.
+    packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
     #: What its subscriptions share.
@@ -67,11 +70,13 @@ class HeadraceServer:
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
         self.options: dict[str, Any] = {"host": host} | ({"master": master} if master is not None else {})
-        self.catalog = Catalog(
-            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True
-        )
         #: Held by a thread that changes the catalog.
         self.lock = threading.RLock()
+        self.modules = ServerModules(self.data / "modules", self.lock)
+        self.catalog = Catalog(
+            shipped=LIBRARY, base=self.data, roots=tuple(Path(root) for root in roots or []), any_adapter=True,
+            modules=self.modules,
+        )  # fmt: skip
         #: By `key_of`.
         self.objects: dict[str, ServedObject] = {}
         #: What could not be created again at the start, and why; the next start tries it again.
@@ -99,6 +104,7 @@ class HeadraceServer:
         self.query_log = QueryLog(self.access.database)
         self.query_log.attach()
         try:
+            self.modules.open(self.stored.packages)
             self._recover()
         except BaseException:
             self.stop()
@@ -157,6 +163,7 @@ class HeadraceServer:
                 if served.log is not None:
                     served.log.close()
             self.objects.clear()
+            self.modules.close()
             self.query_log.detach()
             self.access.close()
             self.stored.close()
@@ -182,7 +189,8 @@ class HeadraceServer:
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            self.stored.mark(stored.id, "there", instead_of=before.stored.id if before is not None else None)
+            replaced = before.stored.id if before is not None else None
+            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
         served.shared = None if served.log is None else SharedPieces(served.log)
@@ -261,11 +269,22 @@ class HeadraceServer:
 
     def health(self) -> Mapping[str, Any]:
         """What `/health` shows."""
-        queries = {one.name: one for served in list(self.objects.values()) if (one := served.query) is not None}
+        objects = list(self.objects.values())
+        queries = {one.name: one for served in objects if (one := served.query) is not None}
+        alive = self.running and not any(served.log.failed for served in objects if served.log is not None)
         return {
-            "ok": self.running and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
+            "alive": alive,
+            "ok": alive and not self.unrecovered and all(q.state != "failed" for q in queries.values()),
             "queries": {name: query.state for name, query in queries.items()}
             | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
+        }
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server itself."""
+        logs = {served.stored.name: served.log for served in list(self.objects.values()) if served.log is not None}
+        return {
+            "subscribers": self.subscriptions.in_use(),
+            "log_bytes": {name: log.size for name, log in logs.items()},
         }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:

@@ -152,6 +152,12 @@ class Connection(Protocol):
         With a cursor, only what follows it. `key` are the columns that identify a row, for `upsert`.
         """
 
+    def install_modules(self, wheel: bytes) -> Said:
+        """Install the modules of a wheel, as a whole or not at all; for administrators."""
+
+    def remove_modules(self, package: str) -> Said:
+        """Remove a package of modules that nothing uses; for administrators."""
+
     def cancel(self) -> None:
         """Interrupt the running statement, from another thread."""
 
@@ -169,7 +175,12 @@ class Server(Protocol):
         """Who a token belongs to; `AccessError` if it is unknown, or if one is needed."""
 
     def health(self) -> Mapping[str, Any]:
-        """What `/health` shows: `ok`, the state of every query, the version."""
+        """What `/health` shows: `alive`, whether the server needs no new start; `ok`, whether its queries are well;
+        and the state of every query.
+        """
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:
         """What `/metrics` shows of every query that runs: `report` (`BatchReport`) and `batch_seconds` of the last."""
+
+    def figures(self) -> Mapping[str, Any]:
+        """What `/metrics` shows of the server: `subscribers`, and `log_bytes` of every log by its name."""

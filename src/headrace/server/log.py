@@ -27,6 +27,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -195,9 +196,16 @@ class EventLog(LogFolder):
             return self._marks.get(name)
 
     @property
+    def failed(self) -> bool:
+        """Whether it cannot be written any more: a new start reads what is there."""
+        return self._failed is not None
+
+    @property
     def size(self) -> int:
         """Its bytes on disk."""
-        return sum(file.stat().st_size for file in segment_files(self.folder))
+        with suppress(FileNotFoundError):  # rows are being forgotten
+            return sum(file.stat().st_size for file in segment_files(self.folder))
+        return 0
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
         """Wait until there are rows from an offset on; False if there are none in time, or the log was closed."""

@@ -10,13 +10,15 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from headrace.errors import without_secrets
+from headrace.io.lateness import BOUNDS
 from headrace.server.interface import Server
 from headrace.server.query_log import query_of
 
@@ -39,7 +41,6 @@ class Metrics:
         )  # fmt: skip
         self._inserted = Counter("headrace_inserted_rows", "Rows that clients inserted.", registry=self._registry)
         self._sent = Counter("headrace_sent_rows", "Rows that subscribers were sent.", registry=self._registry)
-        self._subscribers = Gauge("headrace_subscribers", "Subscriptions by HTTP.", registry=self._registry)
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -54,26 +55,33 @@ class Metrics:
         """Count rows that a subscriber was sent."""
         self._sent.inc(rows)
 
-    def exposition(self, server: Server, subscribers: int) -> tuple[bytes, str]:
+    def exposition(self, server: Server) -> tuple[bytes, str]:
         """The text for Prometheus, and its content type."""
-        self._subscribers.set(subscribers)
-        queries = CollectorRegistry()
-        queries.register(_Queries(server.health(), server.reports(), self._clock()))
-        return generate_latest(self._registry) + generate_latest(queries), CONTENT_TYPE_LATEST
+        found = CollectorRegistry()
+        found.register(_ServerFigures(server, self._clock()))
+        return generate_latest(self._registry) + generate_latest(found), CONTENT_TYPE_LATEST
 
 
-class _Queries:
-    """The metrics of the queries in a report of health; a collector of Prometheus' client."""
+class _ServerFigures:
+    """What is read from the server when it is asked for; a collector of Prometheus' client."""
 
-    def __init__(self, health: Mapping[str, Any], reports: Mapping[str, Mapping[str, Any]], now: datetime) -> None:
-        self._health, self._reports, self._now = health, reports, now
+    def __init__(self, server: Server, now: datetime) -> None:
+        self._server, self._now = server, now
 
     def collect(self) -> Iterator[Metric]:
-        return query_metrics(self._health, self._reports, self._now)
+        figures = self._server.figures()
+        yield GaugeMetricFamily("headrace_subscribers", "Subscriptions, by any way in.", value=figures["subscribers"])
+        logs = GaugeMetricFamily("headrace_log_bytes", "Bytes of a log on disk.", labels=["stream"])
+        for name, size in figures["log_bytes"].items():
+            logs.add_metric([name], size)
+        yield logs
+        yield from query_metrics(self._server.health(), self._server.reports(), self._now)
 
 
 def query_metrics(health: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], now: datetime) -> Iterator[Metric]:
-    """The metrics of all queries: state, rows by fate, CTI and its lag, seconds of batches, state of operators."""
+    """The metrics of all queries: state, rows by fate, how late they are, CTI and its lag, seconds of batches, state of
+    operators.
+    """
     up = GaugeMetricFamily("headrace_up", "Whether the server and all its queries are well.")
     up.add_metric([], 1.0 if health.get("ok") else 0.0)
     yield up
@@ -84,6 +92,7 @@ def query_metrics(health: Mapping[str, Any], found: Mapping[str, Mapping[str, An
     reports = {name: entry["report"] for name, entry in found.items() if entry.get("report")}
     yield from _progress(reports, now)
     yield from _rows_and_state(reports)
+    yield _lateness(reports)
     yield from _batches(found)
 
 
@@ -130,6 +139,22 @@ def _rows_and_state(reports: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric
             rows.add_metric(which, operator.get("rows", 0))
             size.add_metric(which, operator.get("bytes", 0))
     yield from (fates, rows, size)
+
+
+def _lateness(reports: Mapping[str, Mapping[str, Any]]) -> Metric:
+    """By how much rows are behind the CTI: rows on time are those in the bucket of 0 seconds."""
+    found = HistogramMetricFamily(
+        "headrace_lateness_seconds", "By how much rows of dates were behind the CTI; 0: on time.",
+        labels=["query", "source"],
+    )  # fmt: skip
+    bounds = ["0.0", *(str(bound / 1_000_000) for bound in BOUNDS), "+Inf"]
+    for name, report in reports.items():
+        for source, (*late, ticks) in report.get("lateness", {}).items():
+            counts = report["counts"][source]
+            on_time = counts["rows"] - counts["malformed"] - sum(late)
+            classes = zip(bounds, accumulate([on_time, *late]), strict=True)
+            found.add_metric([name, source], [(bound, float(rows)) for bound, rows in classes], ticks / 1_000_000)
+    return found
 
 
 def _batches(queries: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:

@@ -29,6 +29,7 @@ from headrace.schema import Schema
 from headrace.server.catalog import key_of
 from headrace.server.interface import Who
 from headrace.server.looks import LOOKS, look
+from headrace.server.modules.requests import MODULE_COLUMNS, module_lines
 from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import ServedQuery
 from headrace.server.query_statements import QueryStatements
@@ -72,7 +73,8 @@ class ServerSession(QueryStatements, SqlSession):
         self.created: list[str] = []
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
-        with self.server.lock:
+        again = self.server.recovering
+        with self.server.lock, self.server.modules.binding(again.id if again and again.kind != "view" else None):
             return super().statement(context, part)
 
     # --- storing what is created -------------------------------------------------------------------------------------
@@ -104,7 +106,9 @@ class ServerSession(QueryStatements, SqlSession):
     def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
         from headrace.server.core import ServedObject  # it imports this module
 
-        served = ServedObject(stored, **parts)
+        # The rows of a table were computed once; all else is bound again at the next start.
+        packages = frozenset() if stored.kind == "table" else frozenset(self.server.modules.used)
+        served = ServedObject(stored, packages=packages, **parts)
         if served.query is not None and stored.state == "creating":
             try:
                 served.query.start()
@@ -376,6 +380,10 @@ class ServerSession(QueryStatements, SqlSession):
             return ShownTable(part, ("query", "kind", "state", "batch", "owner", "text"), tuple(rows))
         if part.what == "secrets":
             return ShownTable(part, ("secret", "value", "owner"), tuple(self.server.access.secrets.names()))
+        if part.what == "modules":
+            return ShownTable(
+                part, MODULE_COLUMNS, tuple(module_lines(self.server.modules, super()._show(context, part)))
+            )
         if part.what == "subscriptions":
             used = self.server.subscriptions.in_use()
             return ShownTable(part, ("subscriptions",), ((str(used),),))

@@ -7,6 +7,7 @@ exception: it runs at once.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -197,7 +198,8 @@ class SqlSession(TableStatements, ViewStatements):
         name = part.name.text
         if not completes(part, self.catalog.own):
             self.catalog.free(context, part.name, among=self.catalog.own)
-        module = module_of(context, part, self.catalog.own, self.catalog.stored_tables())
+        known = ChainMap(self.catalog.own, self.catalog.modules)  # type: ignore[arg-type]  # it is only read
+        module = module_of(context, part, known, self.catalog.stored_tables())
         self.catalog.own[name] = module
         self.catalog.aggregates[name] = part
         return Done(part, "aggregate {} ({}): {}".format(*module.summary))

@@ -13,6 +13,7 @@ import pytest
 from tests.services.cluster.own_modules import Spread
 
 import headrace as hr
+from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HostError
 from headrace.host.driving.plan import Job
 from headrace.host.spark import shipping, worker
@@ -81,6 +82,20 @@ def test_a_package_travels_whole(sent: dict[str, bytes], tmp_path: Path, monkeyp
     assert names(sent["modules"]) == [
         f"house_package/{path}" for path in ("__init__.py", "inner/__init__.py", "inner/deep.py", "rates.txt")
     ]
+
+
+def test_wheels_of_a_server_travel_to_this_machine_too(
+    sent: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shipping, "may_be_elsewhere", lambda _: False)
+    package = tmp_path / f"{WHEEL_PREFIX}a"
+    package.mkdir()
+    for path in ("__init__.py", "used.py", "other.py"):
+        (package / path).write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__(f"{package.name}.used")
+    shipping.ship_code(None, {f"{package.name}.used", OWN})  # type: ignore[arg-type]
+    assert names(sent["modules"]) == [f"{package.name}/{path}" for path in ("__init__.py", "other.py", "used.py")]
 
 
 def test_files_that_are_named_travel_in_every_form(sent: dict[str, bytes], tmp_path: Path):

@@ -35,7 +35,7 @@ class StandIn:
         self.listeners: set[Callable[[], None]] = set()
         self.open: list[str] = []
         self.cancelled = threading.Event()
-        self.well = True
+        self.well = self.alive = True
 
     def connect(self, who: Who, origin: str = "") -> StandInConnection:
         del origin
@@ -51,7 +51,12 @@ class StandIn:
         raise AccessError("this token is not known")
 
     def health(self) -> Mapping[str, Any]:
-        return {"ok": self.well, "version": "0", "queries": {"q": "running", "old": "stopped"}}
+        return {
+            "alive": self.alive,
+            "ok": self.alive and self.well,
+            "version": "0",
+            "queries": {"q": "running", "old": "stopped"},
+        }
 
     def reports(self) -> Mapping[str, Mapping[str, Any]]:
         report = {
@@ -59,6 +64,9 @@ class StandIn:
             "operators": [{"operator": "join", "rows": 2, "bytes": 64}],
         }  # fmt: skip
         return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
+
+    def figures(self) -> Mapping[str, Any]:
+        return {"subscribers": 3, "log_bytes": dict.fromkeys(self.streams, 100)}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:
@@ -153,6 +161,12 @@ class StandInConnection:
         if cursor is not None and int(cursor) < self.server.first:
             raise SubscriptionError("no longer kept", given=cursor, allowed=f"{self.server.first} or later")
         return StandInSubscription(self.server, name, None if cursor is None else int(cursor))
+
+    def install_modules(self, wheel: bytes) -> Said:
+        return Said("INSTALL MODULES", f"{len(wheel)} bytes")
+
+    def remove_modules(self, package: str) -> Said:
+        return Said("REMOVE MODULES", package)
 
     def cancel(self) -> None:
         self.server.cancelled.set()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.wheels import tallies
 from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.cli.sql.remote import RemoteShell
-from headrace.errors import PlanError, ServerError, SqlError
+from headrace.errors import HeadraceError, PlanError, ServerError, SqlError
 from headrace.server.client import connect
 from headrace.server.core import HeadraceServer
 from headrace.server.process import ServerProcess
@@ -83,3 +85,29 @@ def test_nothing_runs_if_a_port_is_taken(tmp_path: Path, url: str):
         with pytest.raises(ServerError, match="cannot listen on"):
             process.start()
         HeadraceServer(tmp_path, durable=False).__enter__().stop()  # the data directory is free
+
+
+def test_modules_are_installed_listed_and_removed(url: str, tmp_path: Path):
+    def module(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["module", *arguments, "--server", url])
+        if isinstance(result.exception, HeadraceError):
+            return str(result.exception)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    file = tmp_path / "tallies-1.0-py3-none-any.whl"
+    assert "there is no file" in module("install", str(file))
+    file.write_bytes(tallies())
+    assert "is installed: tests.tally, tests.weighted" in module("install", str(file))
+    with connect(url) as client:
+        client.sql("CREATE TABLE weights (n LONG); CREATE VIEW tallied AS SELECT tests.tally(n) AS n FROM weights")
+        shown = module("list")
+        assert "tests.tally\n    aggregate · tallies 1.0 · " in shown
+        assert "used by tallied" in shown
+        assert {"module": "tests.tally", "version": "1.0"}.items() <= json.loads(module("list", "--json"))[0].items()
+        assert "view tallied still use tallies" in module("remove", "tallies")
+        client.sql("DROP VIEW tallied; DROP TABLE weights")
+    assert "tallies 1.0" in module("remove", "tallies")
+    assert "there is no package 'tallies'" in module("remove", "tallies")
+    file.write_bytes(b"nothing")
+    assert "this is no wheel" in module("install", str(file))

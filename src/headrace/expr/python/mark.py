@@ -20,6 +20,8 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.entry_points import WHEEL_PREFIX
+
 __all__ = ["code_mark"]
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -27,8 +29,9 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 def code_mark(function: Any, *options: str) -> str:
     """Eight hexadecimal digits, the same in every process that runs the same code with the same options."""
-    package = getattr(function, "__module__", None) or ""
-    parts = [*options, *_Walk(package.partition(".")[0]).parts(function)]
+    package = (getattr(function, "__module__", None) or "").partition(".")[0]
+    wheel = [package] if package.startswith(WHEEL_PREFIX) else []  # another version is another function
+    parts = [*options, *wheel, *_Walk(package).parts(function)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 

@@ -20,9 +20,11 @@ from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.ranges import RangePositions
 from headrace.host.driving.trips import BatchResult, MixedReadings, checked, reports_of
+from headrace.host.losses import examples_of
 from headrace.host.report import operators_of
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.json_fields import check_first_files
+from headrace.io.lateness import lateness_so_far
 from headrace.io.origins import AdapterRead, Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Heartbeat
@@ -364,8 +366,9 @@ class Driver:
             "time": time.time(),
             "buckets": self.job.buckets,
             "outputs": outputs,
-            "examples": self._examples(reports) | before.get("examples", {}),
+            "examples": examples_of(self.job.line.sources, reports) | before.get("examples", {}),
             "counts": self._counted(before.get("counts", {}), reports, result.counted),
+            "lateness": lateness_so_far(before.get("lateness", {}), self.job.line.sources, reports),
             "files": _add_counts(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
             "operators": _sizes(result.statistics),
@@ -430,16 +433,6 @@ class Driver:
             for part in (part for report in reports for part in report.get(source.fingerprint, [])):
                 if part.get("channel") is not None:
                     found.setdefault(source.fingerprint, {})[part["channel"]] = [part["high"], part["cti"]]
-        return found
-
-    def _examples(self, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """For every source, a row of the batch that was not used."""
-        found: dict[str, Any] = {}
-        for source in self.job.line.sources:
-            rows = (part["example"] for report in reports for part in report.get(source.fingerprint, []))
-            first = next((row for row in rows if row is not None), None)
-            if first is not None:
-                found.setdefault(str(source.origin), first)
         return found
 
     def _news(self, source: str) -> dict[str, int]:

@@ -22,6 +22,7 @@ from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
 from headrace.host.report import BatchReport
 from headrace.io.host_source import Receiver
+from headrace.io.lateness import NONE_LATE
 from headrace.io.sinks import Sink
 from headrace.stages.cut import Line
 from headrace.stages.egress import close, show_losses
@@ -125,6 +126,7 @@ class Query:
             self._count(last.record)
             about = last.record["sources"], self.counts
             self.report = BatchReport.of(last.batch, *about, [], self.examples, _dated(self.line))
+            self.report["lateness"] = _lateness(self.line, last.record)
 
     def _count(self, record: Mapping[str, Any]) -> str:
         """Take the counts of a commit; return the losses as text, if there are new ones."""
@@ -367,6 +369,13 @@ class Query:
         values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
         self.report = BatchReport.of(*values, _dated(self.line))
         self.report["intake"] = intake_limits(self.driver)
+        self.report["lateness"] = _lateness(self.line, record)
+
+
+def _lateness(line: Line, record: Mapping[str, Any]) -> dict[str, list[int]]:
+    """How late rows were, of the sources whose times are dates."""
+    found, dated = record.get("lateness", {}), [str(source.origin) for source in line.sources if source.dates]
+    return {name: found.get(name, [*NONE_LATE]) for name in dated}
 
 
 def _dated(line: Line) -> list[str]:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import headrace
+from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HostError
 from headrace.host.spark import unpacking
 from headrace.host.spark.session import is_connect
@@ -57,12 +58,14 @@ def ship_headrace(spark: SparkSession) -> None:
 
 
 def ship_code(spark: SparkSession, modules: Iterable[str], py_files: Sequence[str] = ()) -> None:
-    """Let the workers of a session import the files given, and on other machines modules of this process."""
+    """Let the workers of a session import the files given, and on other machines modules of this process.
+
+    Wheels that a server installed travel to workers on this machine, too: they are not where Python looks for packages.
+    """
     for path in map(Path, py_files):
         _ship_file(spark, path)
-    if not may_be_elsewhere(spark):
-        return
-    roots = {_root(name) for name in used_modules(modules)}
+    elsewhere = may_be_elsewhere(spark)
+    roots = {_root(name) for name in used_modules(modules) if elsewhere or name.startswith(WHEEL_PREFIX)}
     files = {path: data for root in sorted(roots) for path, data in _sources(root)}
     if files:
         _ship(spark, "modules", files)

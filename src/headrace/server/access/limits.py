@@ -35,6 +35,9 @@ class Limits:
     subscriptions: int = 50
     #: Rows of a subscription that are sent at once.
     sent_rows: int = 10_000
+    #: Files of a wheel, and their bytes when they are unpacked.
+    wheel_files: int = 5_000
+    wheel_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -63,6 +66,13 @@ class Limits:
             raise self._beyond("statement_bytes", size, "several texts; rows are inserted as JSON or Arrow, not as SQL")
         return text
 
+    def check_wheel(self, files: int, size: int) -> None:
+        """Raise if a wheel is too large."""
+        if files > self.wheel_files:
+            raise self._beyond("wheel_files", files, "several packages")
+        if size > self.wheel_bytes:
+            raise self._beyond("wheel_bytes", size, "data in a package of its own, installed with the server's Python")
+
     def out_of_time(self) -> LimitError:
         """The error of a statement that took too long."""
         return LimitError(
@@ -74,9 +84,10 @@ class Limits:
     def _beyond(self, name: str, given: int, instead: str) -> LimitError:
         what, unit = name.split("_")
         allowed = getattr(self, name)
-        noun = {"reply": "the reply has", "body": "the request has", "statement": "the text of the statements has"}[
-            what
-        ]
+        noun = {
+            "reply": "the reply has", "body": "the request has", "statement": "the text of the statements has",
+            "wheel": "the wheel has",
+        }[what]  # fmt: skip
         return LimitError(
             f"{noun} more {unit} than the limit", given=given, allowed=f"{name}: {allowed:,}", instead=instead
         )

@@ -6,6 +6,7 @@
 | `guard.py` | what browsers may do: hosts, origins, and the headers of replies |
 | `bodies.py`, `replies.py` | bodies of requests as rows; replies as JSON or Arrow |
 | `statements.py`, `inserts.py`, `feeds.py` | `/sql`, rows in, subscriptions out |
+| `modules.py` | packages of modules, in and out |
 | `about.py`, `openapi.py` | `/health`, `/ready`, `/metrics`, and the description of the routes |
 | `serving.py` | the process that listens |
 """

@@ -21,17 +21,20 @@ __all__ = ["docs", "health", "metrics", "openapi", "ready"]
 
 
 async def health(ways: Ways, request: Request, _: Who | None) -> Response:
-    """Whether all is well; who may read is shown the state of every query, too."""
+    """Whether the server lives: 503 says that it needs a new start. A query that failed is in the body, and no reason
+    for one. Who may read is shown the state of every query.
+    """
     found = await ways.call(ways.server.health)
-    ok = bool(found.get("ok"))
-    shown: Mapping[str, Any] = found if await _may_read(ways, request) else {"ok": ok}
-    return Response(json.dumps(shown, default=str), 200 if ok else 503, media_type="application/json")
+    whole = await _may_read(ways, request)
+    shown: Mapping[str, Any] = found if whole else {name: found[name] for name in ("alive", "ok")}
+    return Response(json.dumps(shown, default=str), 200 if found["alive"] else 503, media_type="application/json")
 
 
 async def ready(ways: Ways, request: Request, _: Who | None) -> Response:
-    """Whether requests are taken."""
+    """Whether requests are taken: not while the server stops, nor while it cannot write."""
     del request
-    return JSONResponse({"ready": not ways.stopping}, 503 if ways.stopping else 200)
+    taken = not ways.stopping and (await ways.call(ways.server.health))["alive"]
+    return JSONResponse({"ready": taken}, 200 if taken else 503)
 
 
 async def _may_read(ways: Ways, request: Request) -> bool:
@@ -45,7 +48,7 @@ async def _may_read(ways: Ways, request: Request) -> bool:
 async def metrics(ways: Ways, request: Request, _: Who | None) -> Response:
     """The metrics, as Prometheus reads them."""
     del request
-    text, kind = await ways.call(lambda: ways.metrics.exposition(ways.server, ways.subscriptions.in_use()))
+    text, kind = await ways.call(lambda: ways.metrics.exposition(ways.server))
     return Response(text, media_type=kind)
 
 

@@ -27,7 +27,7 @@ from headrace.errors import (
     Unavailable,
 )
 from headrace.server.access import ROUTES, check_role
-from headrace.server.http import about
+from headrace.server.http import about, modules
 from headrace.server.http.bodies import ContentError
 from headrace.server.http.feeds import subscribe
 from headrace.server.http.guard import BrowserGuard
@@ -50,6 +50,9 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("GET", "/queries/{name}/log"): shows("SHOW LOG"),
     ("GET", "/queries/{name}/state"): shows("SHOW STATE"),
     ("GET", "/streams"): shows("SHOW STREAMS"),
+    ("GET", "/modules"): shows("SHOW MODULES"),
+    ("POST", "/modules"): modules.install,
+    ("DELETE", "/modules/{name}"): modules.remove,
     ("GET", "/metrics"): about.metrics,
     ("GET", "/health"): about.health,
     ("GET", "/ready"): about.ready,

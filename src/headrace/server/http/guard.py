@@ -84,7 +84,7 @@ class BrowserGuard:
 
 
 _PREFLIGHT = {
-    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-methods": "DELETE, GET, POST",
     "access-control-allow-headers": "authorization, content-type, accept, idempotency-key, last-event-id",
     "access-control-max-age": "600",
 }

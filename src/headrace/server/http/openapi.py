@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.server.access import ROUTES
+from headrace.server.http.modules import ZIP
 from headrace.server.http.replies import ARROW, JSON, JSON_LINES
 from headrace.server.http.statements import SQL
 
@@ -68,9 +69,22 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
         "The state of each operator of a query: its rows, its bytes, and what holds it.", (JSON, ARROW)
     ),
     ("GET", "/streams"): _Described("The streams.", (JSON, ARROW)),
+    ("GET", "/modules"): _Described("The modules, with their packages, versions and checksums.", (JSON, ARROW)),
+    ("POST", "/modules"): _Described(
+        "Installs the modules of a wheel of plain Python, as a whole or not at all. It becomes the current version of "
+        "its package; queries keep the version that they began with. Nothing is fetched: what the wheel needs must "
+        "be installed with the server.",
+        (JSON,), (ZIP,),
+        example="curl localhost:8080/modules -H 'Content-Type: application/zip' "
+        "--data-binary @headrace_finance-0.1.0-py3-none-any.whl",
+    ),
+    ("DELETE", "/modules/{name}"): _Described("Removes a package of modules that nothing uses.", (JSON,)),
     ("GET", "/metrics"): _Described("Metrics for Prometheus.", ("text/plain",)),
-    ("GET", "/health"): _Described("Whether all is well, and for readers the state of every query.", (JSON,)),
-    ("GET", "/ready"): _Described("Whether requests are taken.", (JSON,)),
+    ("GET", "/health"): _Described(
+        "Whether the server lives (503: it needs a new start), whether its queries are well, and their states.",
+        (JSON,),
+    ),
+    ("GET", "/ready"): _Described("Whether requests are taken: 503 while the server stops.", (JSON,)),
     ("GET", "/openapi.json"): _Described("This description.", (JSON,)),
     ("GET", "/docs"): _Described("This description, for people.", ("text/html",)),
 }  # fmt: skip

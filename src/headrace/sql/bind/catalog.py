@@ -152,6 +152,8 @@ class Catalog:
     aggregates: dict[str, CreateAggregate] = field(default_factory=dict)
     #: The user's functions and modules, by name, including those aggregates.
     own: dict[str, Any] = field(default_factory=dict)
+    #: Modules that an administrator installed on a server, by name.
+    modules: Mapping[str, Any] = field(default_factory=dict)
     #: Aggregates of the library, by name.
     shipped: Mapping[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(
@@ -174,8 +176,8 @@ class Catalog:
 
     @property
     def known(self) -> Mapping[str, Any]:
-        """Functions and modules by name: the user's own, then those of the library."""
-        return ChainMap(self.own, self.shipped)  # type: ignore[arg-type]  # it is only read
+        """Functions and modules by name: the user's own, then those of a server, then those of the library."""
+        return ChainMap(self.own, self.modules, self.shipped)  # type: ignore[arg-type]  # it is only read
 
     def place(self, text: str) -> str:
         """The place that a statement names: a URL unchanged, a path from `base`."""

@@ -33,6 +33,7 @@ def test_a_setting_that_is_listed_exists():
     [
         ("SELECT * FROM a", "reader"),
         ("SHOW STREAMS", "reader"),
+        ("SHOW MODULES", "reader"),
         ("SUBSCRIBE a", "reader"),
         ("START QUERY a", "writer"),
         ("ALTER QUERY a SET trigger = '1 s'", "writer"),
@@ -102,3 +103,4 @@ def test_a_role_includes_those_below_it(role: str, needed: str | None):
 
 def test_routes_that_change_something_need_a_role():
     assert all(role is not None for (method, _), role in ROUTES.items() if method != "GET")
+    assert {ROUTES[route] for route in ROUTES if "modules" in route[1] and route[0] != "GET"} == {"admin"}

@@ -222,20 +222,37 @@ def test_an_old_cursor_is_gone(server: StandIn, client: AppClient):
     assert server.open == []
 
 
+# ---- modules
+
+
+def test_wheels_come_in_as_zip_files(client: AppClient):
+    reply = client.post("/modules", content=b"a wheel", headers={"content-type": "application/zip"})
+    assert reply.json() == {"replies": [{"tag": "INSTALL MODULES", "message": "7 bytes", "count": None}]}
+    for kind in ("application/octet-stream", "multipart/form-data", "text/plain"):
+        assert client.post("/modules", content=b"a wheel", headers={"content-type": kind}).status_code == 415
+    assert client.request("DELETE", "/modules/tallies").json()["replies"][0]["message"] == "tallies"
+
+
 # ---- about the server
 
 
 def test_health_and_readiness(server: StandIn, client: AppClient):
     assert client.get("/health").json()["queries"]["old"] == "stopped"
     assert client.get("/ready").json() == {"ready": True}
-    server.well = False
+    server.well = False  # a query has failed: a new start would not help
+    health = client.get("/health")
+    assert (health.status_code, health.json()["ok"]) == (200, False)
+    assert client.get("/ready").status_code == 200
+    server.alive = False
     assert client.get("/health").status_code == 503
-    client.app.state.ways.stopping = True
     assert client.get("/ready").status_code == 503
+    server.alive = True
+    client.app.state.ways.stopping = True
+    assert (client.get("/ready").status_code, client.get("/health").status_code) == (503, 200)
 
 
 def test_health_tells_strangers_nothing(server: StandIn):
-    assert connected(server, "10.0.0.1").get("/health").json() == {"ok": True}
+    assert connected(server, "10.0.0.1").get("/health").json() == {"alive": True, "ok": True}
 
 
 def test_the_metrics_have_queries_and_requests(client: AppClient):
@@ -271,7 +288,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sql": {"json": {"sql": "SHOW STREAMS"}},
     "/streams/{name}/rows": {"json": [{"n": 1}]},
     "/subscribe/{name}": {"params": {"form": "none"}},  # refused after the check of the role, and before it goes on
+    "/modules": {"content": b"a wheel"},
 }
+KINDS = {("POST", "/modules"): "application/zip"}
 
 
 @pytest.mark.parametrize("role", [None, "wrong", *ROLES])
@@ -284,7 +303,10 @@ def test_every_route_with_every_role_and_none(route: tuple[str, str], role: str 
     headers = {} if role is None else {"authorization": f"Bearer {role}"}
     if place == "proxy":
         headers["x-forwarded-for"] = "10.0.0.1"
-    reply = client.request(method, path.replace("{name}", "numbers"), headers=headers, **BODIES.get(path, {}))
+    if route in KINDS:
+        headers["content-type"] = KINDS[route]
+    body = BODIES.get(path, {}) if route != ("GET", "/modules") else {}
+    reply = client.request(method, path.replace("{name}", "numbers"), headers=headers, **body)
     needed = ROUTES[route]
     if needed is None:
         wanted = 200
