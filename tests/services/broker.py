@@ -30,7 +30,7 @@ __all__ = ["LOGIN", "Broker"]
 #: The password of the user `reader`.
 LOGIN = "correct"
 
-_SECONDS = 60
+_SECONDS = 120
 _SILENT = logging.getLogger("tests.services.broker")
 _SILENT.disabled = True
 _LOG_LINES = 60

@@ -30,7 +30,7 @@ from tests.fixtures.ports import free_ports
 
 __all__ = ["Database"]
 
-_SECONDS = 60
+_SECONDS = 120
 _LOG_LINES = 60
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",

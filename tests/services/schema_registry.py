@@ -37,7 +37,7 @@ _POM = f"""\
 </project>
 """
 _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
-_SECONDS = 90
+_SECONDS = 120
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.fixtures.waiting import appear
 
 import headrace as hr
 from headrace import col, errors
@@ -179,7 +180,7 @@ def test_a_clock_drives_an_idle_input(tmp_path: Path):
         assert sorted(seen) == seen
         assert len(set(seen)) > 2, "the CTI follows the clock"
         assert kept.cht().column("n").to_pylist() == [1], "the window was closed by the clock alone"
-        (tmp_path / "in" / "2.csv").write_text(f"k,t,v\na,{now + 3_600_000_000},1\n")
+        appear(tmp_path / "in" / "2.csv", f"k,t,v\na,{now + 3_600_000_000},1\n")
         query.process_all_available()  # comes back although the clock goes on
         assert query.counts[f"csv {tmp_path / 'in'}"]["accepted"] == 2
         query.finish()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from rich.console import Console as Terminal
 from tests.fixtures.bad_files import Written, files, written
+from tests.fixtures.waiting import appear
 
 import headrace as hr
 from headrace.io import console
@@ -66,7 +67,7 @@ def test_a_running_query_says_it_once_in_the_log_and_below_its_table(
         query = hr.start_all([(stream, hr.console()), (stream, latest)], spark=spark, checkpoint=str(state), buckets=1)
         try:
             query.process_all_available()
-            (folder / "2.csv").write_text("t,k\n90,a\n5,b\n")
+            appear(folder / "2.csv", "t,k\n90,a\n5,b\n")
             query.process_all_available()
         finally:
             query.stop()

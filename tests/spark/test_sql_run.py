@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fixtures.waiting import appear
 from typer.testing import CliRunner
 
 import headrace as hr
@@ -85,7 +86,7 @@ def test_a_script_is_followed_until_it_is_stopped(file: Path, capsysbinary: pyte
 
     def interrupted(query: spark_query.Query) -> bool:
         query.process_all_available()
-        (file.parent / "in" / "1.csv").write_text(LATER)
+        appear(file.parent / "in" / "1.csv", LATER)
         deadline = time.monotonic() + 60
         while query.progress().get("batch", 0) < 1 and time.monotonic() < deadline:
             query.process_all_available()

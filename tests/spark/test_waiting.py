@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.fixtures.waiting import SAYS_THAT_IT_WAITS
 
 import headrace as hr
 from headrace.errors import LateEvent
@@ -52,11 +53,11 @@ def test_waiting_ends_when_it_is_stopped_or_the_time_is_up(spark: SparkSession, 
 @pytest.mark.spark
 def test_control_c_stops_a_query_without_noise(tmp_path: Path):
     (tmp_path / "in.csv").write_text("t\n1\n")
-    command = [sys.executable, "-c", DRIVER, str(tmp_path / "in.csv")]
+    command = [sys.executable, "-c", SAYS_THAT_IT_WAITS + DRIVER, str(tmp_path / "in.csv")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
-        time.sleep(1)  # until it waits
+        assert process.stdout.readline() == "it waits\n"
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert out == "stopped True\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import threading
@@ -55,6 +56,18 @@ class ServedObject:
     inserts: InsertQueue | None = None
     #: What its subscriptions share.
     shared: SharedPieces | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `ALTER … SET` has set."""
+        found: dict[str, Any] = json.loads(self.stored.settings) if self.query is None else self.query.settings
+        return found
+
+    def change_settings(self, settings: dict[str, Any]) -> None:
+        """Take other settings; the catalog has them, too."""
+        self.stored = replace(self.stored, settings=json.dumps(settings))
+        if self.query is not None:
+            self.query.settings = settings
 
 
 class HeadraceServer:

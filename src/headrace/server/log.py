@@ -15,6 +15,8 @@ a checksum, and say up to where the log was on disk when they were written: what
 from then on, whose offsets are the last ones before that segment. The base is whole before anything is removed, and
 opening a log removes what its base has replaced. Readers that begin get the base first; cursors before it are gone.
 
+**Promises** without rows have offsets, too, but no frames: the last ones are in a file of their own (`promises.py`).
+
 Another process (a worker of Spark) reads the files of a log that this process has open; it never writes them.
 """
 
@@ -36,17 +38,21 @@ import pyarrow as pa
 from headrace.errors import ServerError, StoreError
 from headrace.io.locks import hold
 from headrace.schema import Schema
-from headrace.server.log_folder import (
-    FRAME_HEADER,
-    FRAME_MAGIC,
-    SEGMENT_HEADER,
+from headrace.server.log_files import (
+    BEGIN,
+    HEADER,
+    MAGIC,
     SEGMENT_MAGIC,
     LogFolder,
     LogFrame,
-    columns_bytes,
+    Offsets,
     frames_of,
-    segment_files,
+    has_base,
+    promise_frame,
+    segments_of,
+    serialized,
 )
+from headrace.server.promises import PromiseSlots
 
 __all__ = ["Appended", "EventLog", "Mark"]
 
@@ -54,6 +60,8 @@ _SEGMENT_BYTES = 64 << 20
 #: Names of marks that a log remembers; the oldest are forgotten. A query has one for each of its buckets.
 _MARKS = 1_000_000
 _MARKS_OF_A_BASE = 10_000
+#: The latest promises, for batches that run again.
+_PROMISES_KEPT = 1_000
 
 
 class Mark(NamedTuple):
@@ -90,11 +98,13 @@ class EventLog(LogFolder):
         except BaseException:
             held.close()
             raise
-        bases = [file for file in segment_files(folder) if file.suffix == ".base"]
-        self._first = self._frames[0].start if self._frames else self._named_first(folder)
-        self._kept = int(bases[0].stem) if bases else self._first
+        files, self._slots = segments_of(folder), PromiseSlots(folder, durable=durable)
+        self._first, self._kept = (self._frames[0].start, int(files[0].stem)) if has_base(folder) else (0, 0)
+        last = self._frames[-1].start + self._frames[-1].count if self._frames else 0
         #: The end of what was written, and of what is on disk and readers see.
-        self._written = self._end = self._frames[-1].start + self._frames[-1].count if self._frames else self._first
+        self._written = self._end = max(last, self._slots.reserved, *(int(file.stem) for file in files[-1:]))
+        #: How often frames were left out, twice; odd while they are. And how many promises the frames have at most.
+        self._forgets = self._promised = 0
         self._unsynced: list[tuple[LogFrame, pa.RecordBatch]] = []
         self._write_lock, self._sync_lock = threading.RLock(), threading.Lock()
         self._grown = threading.Condition()
@@ -105,22 +115,17 @@ class EventLog(LogFolder):
         self.began = time.time()
         self.closed = False
 
-    @staticmethod
-    def _named_first(folder: Path) -> int:
-        files = segment_files(folder)
-        return int(files[-1].stem) if files else 0
-
     def _recover(self, folder: Path, schema: Schema) -> None:
         """Remove what a base has replaced, cut off torn frames at the end, and read the marks."""
-        files = segment_files(folder)
+        files = segments_of(folder)
         for file in {*folder.glob("*.log"), *folder.glob("*.base"), *folder.glob("*.draft")} - {*files}:
             file.unlink()
         for number, file in enumerate(files):
             with file.open("r+b") as opened:
-                head = opened.read(SEGMENT_HEADER.size)
-                begun = len(head) == SEGMENT_HEADER.size and head[:4] == SEGMENT_MAGIC
-                columns = opened.read(SEGMENT_HEADER.unpack(head)[1]) if begun else b""
-                if begun and columns == columns_bytes(schema):
+                head = opened.read(BEGIN.size)
+                begun = len(head) == BEGIN.size and head[:4] == SEGMENT_MAGIC
+                columns = opened.read(BEGIN.unpack(head)[1]) if begun else b""
+                if begun and columns == serialized(schema):
                     opened.seek(0)
                     last = number == len(files) - 1
                     whole = self._recover_frames(file, opened, last=last)
@@ -130,7 +135,7 @@ class EventLog(LogFolder):
                             instead="a copy of the data directory from before",
                         )  # fmt: skip
                     opened.truncate(whole)
-                elif number == len(files) - 1 and len(columns) < len(columns_bytes(schema)):
+                elif number == len(files) - 1 and len(columns) < len(serialized(schema)):
                     opened.truncate(0)  # the process died while it began the segment
                 else:
                     raise ServerError(
@@ -142,7 +147,7 @@ class EventLog(LogFolder):
 
     def _recover_frames(self, file: Path, opened: BinaryIO, *, last: bool) -> int:
         """The bytes of whole frames."""
-        whole = opened.seek(0) + SEGMENT_HEADER.size + len(self._columns_of(opened))
+        whole = opened.seek(0) + BEGIN.size + len(self._columns_of(opened))
         opened.seek(0)
         found = list(frames_of(file, opened))
         synced = max((frame.synced for frame, _ in found), default=0)
@@ -159,8 +164,8 @@ class EventLog(LogFolder):
 
     @staticmethod
     def _columns_of(opened: BinaryIO) -> bytes:
-        head = opened.read(SEGMENT_HEADER.size)
-        return opened.read(SEGMENT_HEADER.unpack(head)[1])
+        head = opened.read(BEGIN.size)
+        return opened.read(BEGIN.unpack(head)[1])
 
     def _remember(self, mark: Mark) -> None:
         self._marks[mark.name] = mark.number
@@ -204,7 +209,7 @@ class EventLog(LogFolder):
     def size(self) -> int:
         """Its bytes on disk."""
         with suppress(FileNotFoundError):  # rows are being forgotten
-            return sum(file.stat().st_size for file in segment_files(self.folder))
+            return sum(file.stat().st_size for file in segments_of(self.folder))
         return 0
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
@@ -234,28 +239,66 @@ class EventLog(LogFolder):
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, rows: pa.Table, marks: Mapping[str, int] | None = None, *, sync: bool = True) -> Appended:
-        """Append rows, and return their offsets when they are on disk.
+    def rows(self, start: int, end: int) -> tuple[Offsets, pa.Table]:
+        while True:
+            before = self._forgets
+            if before % 2:
+                with self._write_lock:  # rows are being forgotten
+                    continue
+            try:
+                found = super().rows(start, end)
+            except StoreError:
+                if self._forgets == before:
+                    raise
+                continue
+            if self._forgets == before:
+                return found
 
-        `sync=False`: they may be lost if the machine fails, until the next append with a sync.
-        """
+    def append(self, rows: pa.Table, marks: Mapping[str, int] | None = None) -> Appended:
+        """Append rows, and return their offsets when they are on disk."""
         batch = _one_batch(rows.cast(self.schema.arrow))
         with self._write_lock:
             self._check()
             appended = self._write(batch, json.dumps(dict(marks)).encode() if marks else b"")
             for name, number in (marks or {}).items():
                 self._remember(Mark(name, number))
-        self._sync(appended.end, sync=sync)
+        self._sync(appended.end)
         return appended
+
+    def promise(self, time: int) -> None:
+        """Append a promise of a time, in ticks. If the machine fails, a later one takes its place."""
+        with self._write_lock:
+            self._check()
+            frame = promise_frame(self.folder, self._written, time)
+            try:
+                self._slots.write(frame.start, time)
+            except OSError as error:
+                self._failed = error
+                raise self._broken(error) from error
+            self._unsynced.append((frame, self._read(frame)))
+            self._written += 1
+            self._promised += 1
+        self._sync(frame.start + 1)
+        if self._promised > 2 * _PROMISES_KEPT:
+            with self._sync_lock, self._write_lock:
+                starts = [one.start for one in self._frames if not one.size]
+                self._reindex([one for one in self._frames if one.size or one.start >= starts[-_PROMISES_KEPT]])
+                self._promised = _PROMISES_KEPT
+
+    def _reindex(self, frames: list[LogFrame]) -> None:
+        """Take other frames in the place of those that are there; readers begin again."""
+        self._forgets += 1
+        self._frames, self._starts = frames, [one.start for one in frames]
+        self._forgets += 1
 
     def _write(self, batch: pa.RecordBatch, mark: bytes) -> Appended:
         data = batch.serialize()
         start, end = self._written, self._written + batch.num_rows
         checksum = zlib.crc32(data)
-        head = FRAME_HEADER.pack(FRAME_MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
+        head = HEADER.pack(MAGIC, data.size, checksum, start, batch.num_rows, len(mark), self._end)
         try:
             file = self._file(start)
-            place = file.tell() + FRAME_HEADER.size + len(mark)
+            place = file.tell() + HEADER.size + len(mark)
             file.write(head + mark)
             file.write(data)
             file.flush()
@@ -279,9 +322,9 @@ class EventLog(LogFolder):
         if self._open_file is not None:
             self._flush(self._open_file.fileno())
             self._open_file.close()
-        columns = columns_bytes(self.schema)
+        columns = serialized(self.schema)
         self._open_file = (self.folder / f"{start:020d}.log").open("wb")
-        self._open_file.write(SEGMENT_HEADER.pack(SEGMENT_MAGIC, len(columns)) + columns)
+        self._open_file.write(BEGIN.pack(SEGMENT_MAGIC, len(columns)) + columns)
         self._divided, self.began = False, time.time()
         if self._durable:
             _sync_folder(self.folder)
@@ -297,22 +340,24 @@ class EventLog(LogFolder):
                 self._open_file = None
             self._divided = True
 
-    def _sync(self, end: int, *, sync: bool) -> None:
+    def _sync(self, end: int) -> None:
         """Make everything up to an offset durable and visible; one thread does it for all that wait."""
         with self._sync_lock:
             if self._end >= end:
                 return
             with self._write_lock:
                 self._check()
-                assert self._open_file is not None
-                file = os.dup(self._open_file.fileno())  # a writer may begin another segment meanwhile
                 frames, upto = self._unsynced, self._written
+                opened = self._open_file if any(frame.size for frame, _ in frames) else None
+                file = (
+                    None if opened is None else os.dup(opened.fileno())
+                )  # a writer may begin another segment meanwhile
                 self._unsynced = []
-            try:
-                if sync:
+            if file is not None:
+                try:
                     self._flush(file)
-            finally:
-                os.close(file)
+                finally:
+                    os.close(file)
             for frame, batch in frames:
                 self._keep(frame, batch)
                 self._frames.append(frame)
@@ -341,7 +386,7 @@ class EventLog(LogFolder):
 
     def segments(self) -> list[tuple[int, float]]:
         """The first offsets of the segments, and when they were last written, in seconds."""
-        return [(int(file.stem), file.stat().st_mtime) for file in segment_files(self.folder) if file.suffix == ".log"]
+        return [(int(file.stem), file.stat().st_mtime) for file in segments_of(self.folder) if file.suffix == ".log"]
 
     def forget(self, before: int, needed: pa.Table | None = None) -> int:
         """Replace the rows before a segment by those of them that are needed; return the first offset that is kept.
@@ -351,26 +396,25 @@ class EventLog(LogFolder):
         rows = _one_batch((self.schema.arrow.empty_table() if needed is None else needed).cast(self.schema.arrow))
         with self._sync_lock, self._write_lock:
             self._check()
-            old = [file for file in segment_files(self.folder) if file.suffix == ".base" or int(file.stem) < before]
+            old = [file for file in segments_of(self.folder) if file.suffix == ".base" or int(file.stem) < before]
             if not old or before not in [start for start, _ in self.segments()]:
                 return self._kept
             base = self.folder / f"{before:020d}.base"
             frame = self._write_base(base, before, rows)
-            kept = [one for one in self._frames if one.file not in old]
-            self._frames = [frame, *kept]
-            self._starts = [one.start for one in self._frames]
+            kept = [one for one in self._frames if one.start >= before]
             self._first, self._kept = frame.start, before
+            self._reindex([frame, *kept])
             for file in old:
                 if file != base:
                     file.unlink()
         return self._kept
 
     def _write_base(self, base: Path, before: int, rows: pa.RecordBatch) -> LogFrame:
-        columns, data = columns_bytes(self.schema), rows.serialize()
+        columns, data = serialized(self.schema), rows.serialize()
         start, checksum = before - rows.num_rows, zlib.crc32(data)
-        begin = SEGMENT_HEADER.pack(SEGMENT_MAGIC, len(columns)) + columns
+        begin = BEGIN.pack(SEGMENT_MAGIC, len(columns)) + columns
         marks = json.dumps(dict(list(self._marks.items())[-_MARKS_OF_A_BASE:])).encode()
-        head = FRAME_HEADER.pack(FRAME_MAGIC, data.size, checksum, start, rows.num_rows, len(marks), self._end)
+        head = HEADER.pack(MAGIC, data.size, checksum, start, rows.num_rows, len(marks), self._end)
         draft = base.with_suffix(".draft")
         with draft.open("wb") as file:
             file.write(begin + head + marks)
@@ -389,6 +433,7 @@ class EventLog(LogFolder):
             self.closed = True
             if self._open_file is not None:
                 self._open_file.close()
+            self._slots.close()
             self._held.close()
         self._notify(self._end)
 

@@ -28,7 +28,7 @@ from headrace.io.table_log import Places
 from headrace.plan.nodes import Node
 from headrace.schema import Field, Schema, Type
 from headrace.server.log import EventLog
-from headrace.server.log_folder import LogFolder
+from headrace.server.log_files import LogFolder
 from headrace.time import BEGINNING, INFINITY
 
 __all__ = ["ARRIVED", "ClientRows", "DiskLog", "LogSink", "PublishedStream", "client_columns", "without_arrival"]
@@ -85,8 +85,9 @@ class DiskLog:
         self.log.append(rows, marks | {name: int(value) for name, value in about.items()})
 
     def promise(self, row: pa.Table, time: int) -> None:
-        """Append a promise. If the machine fails, a later one takes its place."""
-        self.log.append(row, sync=False)
+        """Append a promise."""
+        del row  # it says no more than its time
+        self.log.promise(time)
         self.promised = time
 
     @property
@@ -217,9 +218,13 @@ class LogSink(SinkAdapter):
             )
 
     def deliver(self, delivery: DeliveryId, rows: pa.Table) -> None:
-        """Append the rows, unless the log has this delivery."""
+        """Append the rows, unless the log has this delivery; one that only promises is a promise of the log."""
         assert self.log is not None
         part, whole = f"{delivery.query}/{delivery.output}/{delivery.part}", f"{delivery.query}/{delivery.output}"
         latest = self.log.marked(part)
-        if latest is None or latest < delivery.batch:
+        if latest is not None and latest >= delivery.batch:
+            return
+        if rows.num_rows and pc.all(pc.equal(rows["kind"], "cti")).as_py():
+            self.log.promise(pc.max(rows["le"]).as_py())  # made again, it says the same
+        else:
             self.log.append(rows, {part: delivery.batch, whole: delivery.batch})

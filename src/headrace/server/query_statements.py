@@ -6,18 +6,21 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.errors import nearest
+from headrace.errors import ServerError, nearest
+from headrace.server.catalog import key_of
 from headrace.server.interface import Who
 from headrace.server.queries import QUERY_SETTINGS, ServedQuery
+from headrace.server.retention import RETENTION
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Done, Outcome
 from headrace.sql.printer import to_sql
+from headrace.time import duration
 
 if TYPE_CHECKING:
-    from headrace.server.core import HeadraceServer
+    from headrace.server.core import HeadraceServer, ServedObject
 
 __all__ = ["QueryStatements"]
 
@@ -60,15 +63,53 @@ class QueryStatements:
         self.server.query_log.note(query.name, f"started by {self.who.name}")
         return Done(part, f"query {query.name} runs")
 
-    def _alter_query(self, context: Context, part: s.AlterQuery) -> Outcome:
-        query = self._served_query(context, part)
-        setting = part.setting.text.lower()
-        if setting not in QUERY_SETTINGS:
+    def _alter(self, context: Context, part: s.AlterQuery) -> Outcome:
+        """Change a setting of a query, or how long a log keeps its rows."""
+        served = self._altered(context, part)
+        setting, known = part.setting.text.lower(), QUERY_SETTINGS if served.query is not None else (RETENTION,)
+        if setting not in known:
             raise context.error(
-                part.setting, f"a query has no setting {setting!r}", given=setting, allowed=", ".join(QUERY_SETTINGS),
-                instead=nearest(setting, QUERY_SETTINGS) or "",
+                part.setting, f"a {part.kind} has no setting {setting!r}", given=setting, allowed=", ".join(known),
+                instead=nearest(setting, known) or "",
             )  # fmt: skip
         value = to_sql(part.value) if isinstance(part.value, s.Duration) else constant(context, part.value)
+        if setting == RETENTION:
+            return self._alter_retention(context, part, served, value)
+        assert served.query is not None
+        return self._alter_query(context, part, served.query, value)
+
+    def _altered(self, context: Context, part: s.AlterQuery) -> ServedObject:
+        """The object that a statement names, which is of the kind that it names."""
+        if part.kind == "query":
+            query = self._served_query(context, part)
+            return self.server.objects[key_of("query", query.name)]
+        found = {one.stored.name: one for one in self.server.objects.values() if one.log is not None}
+        key = self.catalog.key(part.name.text, found)
+        if key is None or found[key].stored.kind != part.kind:
+            right = [name for name, one in found.items() if one.stored.kind == part.kind]
+            other = "" if key is None else f"ALTER {found[key].stored.kind.upper()} {to_sql(s.Name(key))} …"
+            raise context.error(
+                part.name, f"there is no {part.kind} {part.name.text!r} whose rows the server keeps",
+                given=part.name.text, allowed=", ".join(right) or "(none)",
+                instead=other or nearest(part.name.text, right) or "",
+            )  # fmt: skip
+        return found[key]
+
+    def _alter_retention(self, context: Context, part: s.AlterQuery, served: ServedObject, value: Any) -> Outcome:
+        with context.at(part.value):
+            if value is not None and duration(value) <= 0:
+                raise ServerError("a retention is longer than nothing", given=value, instead="'7 days', or NULL")
+        settings = {**served.settings, RETENTION: value}
+        if value is None:
+            del settings[RETENTION]
+        served.change_settings(settings)
+        self.server.stored.set(served.stored.id, json.dumps(settings))
+        if served.query is not None:
+            self.server.query_log.note(served.stored.name, f"{RETENTION} = {value}, set by {self.who.name}")
+        return Done(part, f"{part.kind} {served.stored.name}: {RETENTION} = {value}")
+
+    def _alter_query(self, context: Context, part: s.AlterQuery, query: ServedQuery, value: Any) -> Outcome:
+        setting = part.setting.text.lower()
         before, was_running = dict(query.settings), query.state == "running"
         query.settings[setting] = value
         if value is None:
@@ -99,6 +140,6 @@ class QueryStatements:
 
     query_statements: ClassVar[Mapping[type[s.Statement], Callable[[Any, Context, Any], Outcome]]] = {
         s.StartQuery: _start_query,
-        s.AlterQuery: _alter_query,
+        s.AlterQuery: _alter,
         s.CreateSecret: _create_secret,
     }

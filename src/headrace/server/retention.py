@@ -1,9 +1,14 @@
-"""Retention: what is removed from the logs of published streams, and when.
+"""Retention: what is removed from logs, and when.
 
-`ALTER QUERY q SET retention = '7 days'` keeps the answers of the last seven days. Older ones are removed, in whole
-segments, unless they still matter: events that the promise of the log has not passed may still be corrected, and stay,
-with the promise itself (the *base* of the log). So a query that begins later starts with them, and goes on from there.
-Nothing is removed that a query of the server has still to read, also if that query is stopped.
+`ALTER QUERY | STREAM | TABLE x SET retention = '7 days'` keeps the rows of the last seven days. Older ones are removed,
+in whole segments, unless they still matter. What matters stays as the *base* of the log, with which readers begin:
+
+- Of answers: events that the promise of the log has not passed, which may still be corrected; and the promise itself.
+- Of a table: the rows that it has. Statements never go back in time, so their latest time is a promise, too.
+- Of a stream that clients feed: nothing.
+
+Nothing is removed that a query of the server has still to read. Of a query that is stopped it may not be known how far
+it has read: then everything stays.
 """
 
 from __future__ import annotations
@@ -19,26 +24,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.events import cti_row, history, physical_schema, to_changes
-from headrace.host.live_tables import table_reads
+from headrace.host.driving.query import Query
+from headrace.io.live_table import LiveTableRead
+from headrace.io.origins import AdapterRead
+from headrace.plan.nodes import Source, sources_of
 from headrace.schema import Schema
-from headrace.time import duration
+from headrace.server.published import ClientRows, DiskLog
+from headrace.time import BEGINNING, duration
 
 if TYPE_CHECKING:
     from headrace.server.core import ServedObject
     from headrace.server.log import EventLog
+    from headrace.server.queries import ServedQuery
 
-__all__ = ["LogRetention", "needed_rows"]
+__all__ = ["RETENTION", "LogRetention", "needed_rows", "needed_rows_of_a_table"]
 
+#: The name of the setting.
+RETENTION = "retention"
 _EVERY = 60.0  # seconds between two looks
 #: A segment has at most this part of the time that is kept, so that little more is kept than was asked for.
 _PART = 8
 _log = logging.getLogger("headrace.server")
 
 
-def needed_rows(events: pa.Table, payload: Schema) -> pa.Table:
-    """Of the rows of a log those that are still needed after all of them: open events, and the promise."""
+def needed_rows_of_a_table(events: pa.Table, payload: Schema) -> pa.Table:
+    """Of the rows of a table's log those that are still needed after all of them: the rows that the table has.
+
+    Without times (`io/live_table.py`) they have none here either.
+    """
+    times = [pc.max(events[name]).as_py() for name in ("le", "re_new")]
+    latest = max((time for time in times if time is not None), default=BEGINNING)
+    return needed_rows(events, payload, promised=latest if latest > BEGINNING else None)
+
+
+def needed_rows(events: pa.Table, payload: Schema, promised: int | None = None) -> pa.Table:
+    """Of the rows of a log those that are still needed after all of them: open events, and the promise.
+
+    `promised` is a promise that is not among the rows.
+    """
     shape = physical_schema(payload)
-    promise = pc.max(events.filter(pc.equal(events["kind"], "cti"))["le"]).as_py()
+    found = pc.max(events.filter(pc.equal(events["kind"], "cti"))["le"]).as_py()
+    promise = max((time for time in (found, promised) if time is not None), default=None)
     held = history(to_changes(events, payload))
     if promise is not None:
         held = held.filter(pa.array(np.asarray(held["re"]) > promise))
@@ -76,11 +102,11 @@ class LogRetention:
         """Remove what need not be kept any more."""
         objects = list(self._objects())
         for served in objects:
-            kept = None if served.query is None else served.query.settings.get("retention")
-            if kept is None or served.log is None or served.published is None:
-                continue
-            seconds = duration(kept) / 1_000_000
-            self._forget(served, served.log, seconds, _least_read(served, objects))
+            kept = served.settings.get(RETENTION)
+            if kept is not None and served.log is not None:
+                readers = [other.query for other in objects if other.query is not None]
+                read = min([served.log.end, *(_read_upto(query, served.log) for query in readers)])
+                self._forget(served, served.log, duration(kept) / 1_000_000, read)
 
     def _forget(self, served: ServedObject, log: EventLog, seconds: float, read: int) -> None:
         now, segments = self._clock(), log.segments()
@@ -90,17 +116,44 @@ class LogRetention:
         old = [written < now - seconds for _, written in segments]
         forgotten = [start for start, before in zip(starts[1:], old, strict=False) if before and start <= read]
         if forgotten and forgotten[-1] > log.kept:
-            assert served.published is not None
-            events = log.rows(log.first, forgotten[-1])[1]
-            kept = log.forget(forgotten[-1], needed_rows(events, served.published.schema))
-            _log.info("stream %s: rows before offset %d were removed", served.stored.name, kept)
+            kept = log.forget(forgotten[-1], _needed(served, log, forgotten[-1]))
+            _log.info("%s %s: rows before offset %d were removed", served.stored.kind, served.stored.name, kept)
 
 
-def _least_read(served: ServedObject, objects: Sequence[ServedObject]) -> int:
-    """The offset up to which every query of the server has read a stream."""
-    assert served.log is not None
-    readers = [
-        other.query for other in objects
-        if other.query is not None and any(read.table is served.published for read in table_reads(other.query.node))
-    ]  # fmt: skip
-    return min([served.log.end, *(query.reached(served.stored.name) for query in readers)])
+def _needed(served: ServedObject, log: EventLog, before: int) -> pa.Table | None:
+    """What is needed of the rows before an offset."""
+    if served.published is None and served.stored.kind == "stream":
+        return None
+    events, payload = log.rows(log.first, before)[1], Schema(log.schema.fields[4:])
+    return (needed_rows if served.published is not None else needed_rows_of_a_table)(events, payload)
+
+
+def _read_upto(query: ServedQuery, log: EventLog) -> int:
+    """The offset up to which a query has read a log: its end, if it does not read it; 0, if that is not known."""
+    reads = [source for source in sources_of(query.node) if _log_of(source) is log]
+    if not reads:
+        return log.end
+    running = query.running
+    if running is None:
+        return min(query.reached(_name_of(source)) for source in reads)
+    return _delivered(running, log)
+
+
+def _delivered(running: Query, log: EventLog) -> int:
+    found = {source.fingerprint for source in running.line.sources if _log_of(source) is log}
+    read = {source: offset for (source, _), offset in running.driver.delivered.items() if source in found}
+    return min(read.values()) if found and set(read) == found else 0
+
+
+def _log_of(source: Source) -> EventLog | None:
+    """The log of this server that a source reads."""
+    adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
+    if isinstance(adapter, ClientRows):
+        return adapter.log
+    rows = adapter.table.row_log if isinstance(adapter, LiveTableRead) else None
+    return rows.log if isinstance(rows, DiskLog) else None
+
+
+def _name_of(source: Source) -> str:
+    adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
+    return adapter.table.name if isinstance(adapter, LiveTableRead) else getattr(adapter, "name", "")

@@ -161,13 +161,16 @@ class LogSubscription:
                 if self._log.closed and not self.closed:
                     raise SubscriptionError(f"{self.name} was dropped, or its server stops", given=self.cursor)
                 return None
-            if self.offset < self._log.kept:
-                self._place(self.cursor)  # raises
             if self.form == "events":
-                return self._shared_piece(min(self._log.end, self.offset + most))
+                piece = self._shared_piece(min(self._log.end, self.offset + most))
+                if piece.rows.num_rows:
+                    return piece
+                continue
             end = min(self._log.end, self._log.whole_frames(self.offset, most))
+            events = self._read(self.offset, end)
+            self._check_kept()
             self._cti = self._shared.promise(end)
-            found = self._take(self._read(self.offset, end))
+            found = self._take(events)
             self.offset = end
             if found.num_rows:
                 self._waiting.append((found, False))
@@ -179,8 +182,14 @@ class LogSubscription:
 
     def _shared_piece(self, end: int) -> SubscribedRows:
         piece = self._shared.piece(self.offset, end, dates=self._dates)
+        self._check_kept()
         self.offset, self._cti = end, piece.cti
         return piece
+
+    def _check_kept(self) -> None:
+        """Raise if rows are gone from here on; looked at after they were read, since they may be removed meanwhile."""
+        if self.offset < self._log.kept:
+            self._place(self.cursor)
 
     def _take(self, events: pa.Table) -> pa.Table:
         """The rows of the form that follow from new rows of the log."""

@@ -104,7 +104,8 @@ FORMS = (
     ),
     Form(r"\A\s*|;\s*", r"FROM\b", "SELECT first: SELECT * FROM …", "FROM s SELECT a"),
     Form(r"\A\s*|;\s*", r"RENAME\b", "DROP and CREATE", "RENAME TABLE s TO t"),
-    Form(r"(?:\A|;)\s*ALTER\s+", r"\w+", "DROP and CREATE", "ALTER TABLE s ADD COLUMN x INT"),
+    Form(r"(?:\A|;)\s*ALTER\s+", r"\w+", "DROP and CREATE", "ALTER VIEW s RENAME TO t"),
+    Form(r"(?:\A|;)\s*ALTER\s+\w+\s+\w+\s+", r"\w+", "DROP and CREATE", "ALTER TABLE s ADD COLUMN x INT"),
     Form(
         r"\A\s*|;\s*",
         r"(?:BEGIN|COMMIT|ROLLBACK|START|END|USE)\b",

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
+from tests.fixtures.waiting import PATIENCE
 from tests.services.broker import Broker
 from tests.services.kafka.deliverer import ROWS, batch_rows
 
@@ -161,12 +162,12 @@ def test_a_process_killed_at_random_moments_delivers_each_batch_once(broker: Bro
         timer.start()
         for line in process.stdout:
             noted = int(line)
-        process.wait(30)
+        process.wait(PATIENCE)
         process.stdout.close()
         kills += 1
         noted = max(noted - drawn.choice([0, 1]), -1)  # the note of the last batch may be lost, too
     finish = started(broker, name, "killed", noted + 1, noted + 3)
-    finish.communicate(timeout=60)
+    finish.communicate(timeout=PATIENCE)
     assert finish.returncode == 0
     found = numbers(broker, name)
     assert found == [*range(len(found))]
@@ -179,7 +180,7 @@ def settled(broker: Broker, topic: str) -> None:
     A broker that is its own controller and is killed before that may never finish it: see `delivery.py`.
     """
     partition = TopicPartition(topic, 0)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         asked = [
             broker.admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)[partition]

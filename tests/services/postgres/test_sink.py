@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from tests.fixtures.waiting import until
 from tests.services.database import Database
 
 from headrace.adapters.postgres import PostgresSink
@@ -339,7 +340,8 @@ def test_a_deadlock_passes(database: Database, sink: Callable[..., PostgresSink]
         other.execute(f"UPDATE {one.table} SET price = 9 WHERE symbol = 'b'".encode())
         thread = threading.Thread(target=attempt)
         thread.start()
-        time.sleep(0.5)  # ours has updated a, and waits for b
+        waits = f"SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> {other.info.backend_pid}"
+        until(lambda: selected(database, waits))  # ours has updated a, and waits for b
         other.execute(f"UPDATE {one.table} SET price = 9 WHERE symbol = 'a'".encode())
         thread.join()
     assert len(outcome) == 1
@@ -352,10 +354,12 @@ def test_a_deadlock_passes(database: Database, sink: Callable[..., PostgresSink]
 def test_a_server_killed_in_the_middle_gets_every_batch_once(database: Database, sink: Callable[..., PostgresSink]):
     one = sink(encoding="final")
     latest = sink(encoding="upsert", key=("symbol",), table_name=f"{one.table}_latest")
-    batches, chance = 60, random.Random(5)
+    batches, chance, killed = 0, random.Random(5), threading.Event()
 
     def run() -> None:
-        for batch in range(batches):
+        nonlocal batches
+        while batches < 60 or not killed.is_set():
+            batch, batches = batches, batches + 1
             rows = final([f"{batch}-{i}" for i in range(200)])
             patiently(lambda b=batch, r=rows: one.deliver(delivery(b), r), "test")  # type: ignore[misc]
             new = upserts(batch, {f"{i}": None if (i + batch) % 7 == 0 else float(batch) for i in range(200)})
@@ -363,14 +367,11 @@ def test_a_server_killed_in_the_middle_gets_every_batch_once(database: Database,
 
     thread = threading.Thread(target=run)
     thread.start()
-    kills = 0
-    while thread.is_alive():
+    for _ in range(3):
         time.sleep(chance.uniform(0.02, 0.15))
-        if kills < 3:
-            database.restart(kill=True)
-            kills += 1
+        database.restart(kill=True)
+    killed.set()
     thread.join()
-    assert kills == 3
     found = selected(database, f"SELECT count(*), count(DISTINCT symbol) FROM {one.table}")
     assert found == [(batches * 200, batches * 200)]
     expected = [(f"{i}", float(batches - 1)) for i in range(200) if (i + batches - 1) % 7]
@@ -413,9 +414,10 @@ def test_a_process_killed_while_it_delivers_leaves_each_batch_once(
         )
         assert process.stdout is not None
         process.stdout.readline()  # it has begun
+        first = process.stdout.readline().decode()  # and delivered
         time.sleep(chance.uniform(0.0, 0.2))
         process.send_signal(signal.SIGKILL)
-        lines = process.stdout.read().decode().split("\n")[:-1]  # the last one may be cut off
+        lines = [first, *process.stdout.read().decode().split("\n")[:-1]]  # the last one may be cut off
         process.wait()
         process.stdout.close()
         complete = [int(line.split()[1]) for line in lines if line.startswith("end ")]

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.types import TypeInfo
+from tests.fixtures.waiting import PATIENCE
 
 from headrace.server.core import HeadraceServer
 from headrace.server.postgres import PostgresListener, listening
@@ -137,7 +138,7 @@ def test_psycopg_inserts_and_subscribes(client: psycopg.Connection):
 
     def follow(wanted: dict[str, int], name: str) -> None:
         nonlocal cursor
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while any(seen.get(key) != count for key, count in wanted.items()) and time.monotonic() < deadline:
             for row in client.execute(f"FETCH 100 FROM {name}").fetchall():
                 seen[row[2]] = row[3]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fixtures.waiting import until
+from tests.fixtures.waiting import SAYS_THAT_IT_WAITS, until
 
 import headrace as hr
 from headrace.errors import CheckpointError, EventError, HeadraceError, HostError, LateEvent, PlanError
@@ -348,11 +348,11 @@ if sys.argv[3] == "wait":
 
 @pytest.mark.slow
 def test_nothing_of_spark_is_imported_and_control_c_stops_without_noise(data: Path, tmp_path: Path):
-    command = [sys.executable, "-c", ALONE, str(data), str(tmp_path / "state"), "wait"]
+    command = [sys.executable, "-c", SAYS_THAT_IT_WAITS + ALONE, str(data), str(tmp_path / "state"), "wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "27\n", process.stderr.read() if process.stderr else ""
-        time.sleep(0.3)  # until it waits
+        assert process.stdout.readline() == "it waits\n"
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert (out, errors) == ("stopped True\n", "")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.fixtures.waiting import appear
 
 import headrace as hr
 from headrace.io.lateness import BOUNDS, NONE_LATE, histogram, together
@@ -40,7 +41,7 @@ def test_a_query_reports_how_late_rows_were(tmp_path: Path, late: str, batches: 
     query = stream.start(hr.memory(), host="local", checkpoint=str(tmp_path / "state"))
     try:
         for number, part in enumerate(parts):
-            (folder / f"{number}.csv").write_text("\n".join(["k,s,e", *part, ""]))
+            appear(folder / f"{number}.csv", "\n".join(["k,s,e", *part, ""]))
             query.process_all_available()
         (found,) = query.progress()["lateness"].values()
         assert found == histogram(np.array([4 * SECOND, 129 * SECOND]))

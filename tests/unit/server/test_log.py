@@ -17,7 +17,7 @@ from tests.fixtures.waiting import PATIENCE
 from headrace.errors import ServerError, StoreError
 from headrace.schema import Schema
 from headrace.server.log import EventLog
-from headrace.server.log_folder import LogFolder
+from headrace.server.log_files import LogFolder
 
 COLUMNS = Schema.of("a LONG, b STRING")
 

@@ -19,7 +19,7 @@ class News:
     """What is waited for, by event loop and source."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[asyncio.AbstractEventLoop, Grows], _Group] = {}
+        self._groups: dict[tuple[asyncio.AbstractEventLoop, Grows], _WaitingTasks] = {}
 
     @contextmanager
     def about(self, source: Grows) -> Iterator[asyncio.Event]:
@@ -27,7 +27,7 @@ class News:
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         group = self._groups.get((loop, source))
         if group is None:
-            group = self._groups[loop, source] = _Group(loop)
+            group = self._groups[loop, source] = _WaitingTasks(loop)
             source.listen(group.wake)
         group.events.add(event)
         try:
@@ -44,7 +44,7 @@ class News:
             group.wake()
 
 
-class _Group:
+class _WaitingTasks:
     """The tasks that wait for one source."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -18,8 +18,11 @@ class ServerBuilder(ExpressionBuilder):
     def stop_query(self, at: Span, name: s.Name) -> s.StartQuery:
         return s.StartQuery(name, stop=True, at=at)
 
-    def alter_query(self, at: Span, name: s.Name, setting: s.Name, value: s.Expression) -> s.AlterQuery:
-        return s.AlterQuery(name, setting, value, at=at)
+    def alter_query(self, at: Span, kind: str, name: s.Name, setting: s.Name, value: s.Expression) -> s.AlterQuery:
+        return s.AlterQuery(name, setting, value, kind, at=at)
+
+    def alter_kind(self, _: Span, *words: Token) -> str:
+        return " ".join(word.text for word in words).lower()
 
     def subscribe(self, at: Span, name: s.Name, *given: Clause | list[Clause]) -> s.Subscribe:
         clauses = [one for part in given for one in (part if isinstance(part, list) else [part])]

@@ -15,7 +15,7 @@ def _(part: s.StartQuery) -> str:
 
 @writes(s.AlterQuery)
 def _(part: s.AlterQuery) -> str:
-    return f"ALTER QUERY {text(part.name)} SET {text(part.setting)} = {text(part.value)}"
+    return f"ALTER {part.kind.upper()} {text(part.name)} SET {text(part.setting)} = {text(part.value)}"
 
 
 @writes(s.Subscribe)

@@ -27,10 +27,11 @@ class StartQuery(ServerStatement):
 
 @dataclass(frozen=True)
 class AlterQuery(ServerStatement):
-    """`ALTER QUERY q SET trigger = '1 s'`."""
+    """`ALTER QUERY q SET trigger = '1 s'`, `ALTER TABLE t SET retention = '7 days'`; the kind is in lower case."""
 
     setting: Name
     value: Expression
+    kind: str = "query"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The files of a log, as a process reads them; `log.py` says what is in them and writes them."""
+"""The files of a log: frames in segments, the base, the promises; `log.py` says what they are. Here they are read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,29 @@ from numpy.typing import NDArray
 
 from headrace.errors import StoreError
 from headrace.schema import Schema
+from headrace.server.promises import promises_in
 
 __all__ = [
-    "FRAME_HEADER", "FRAME_MAGIC", "SEGMENT_HEADER", "SEGMENT_MAGIC", "LogFolder", "LogFrame", "columns_bytes",
-    "frames_of", "segment_files",
+    "BEGIN",
+    "HEADER",
+    "MAGIC",
+    "SEGMENT_MAGIC",
+    "LogFolder",
+    "LogFrame",
+    "Offsets",
+    "frames_of",
+    "has_base",
+    "promise_frame",
+    "segments_of",
+    "serialized",
 ]  # fmt: skip
 
 #: Of a frame: magic, bytes of the rows, their checksum, the first offset, the number of rows, bytes of the marks, and
 #: the offset up to which the log was on disk.
-FRAME_HEADER = struct.Struct("<4sIIQIIQ")
+HEADER = struct.Struct("<4sIIQIIQ")
 #: Of a segment: magic, bytes of the columns.
-SEGMENT_HEADER = struct.Struct("<4sI")
-FRAME_MAGIC, SEGMENT_MAGIC = b"HRF1", b"HRL1"
+BEGIN = struct.Struct("<4sI")
+MAGIC, SEGMENT_MAGIC = b"HRF1", b"HRL1"
 #: Bytes of decoded rows that readers find in memory.
 _CACHED_BYTES = 32 << 20
 Offsets = NDArray[np.int64]
@@ -38,7 +49,9 @@ Offsets = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LogFrame:
-    """Where a frame is: its rows, its file, and the bytes of its rows in it."""
+    """Where a frame is: its rows, its file, and the bytes of its rows in it. A promise has no bytes; its place is its
+    time.
+    """
 
     start: int
     count: int
@@ -50,30 +63,40 @@ class LogFrame:
     synced: int
 
 
-def columns_bytes(schema: Schema) -> bytes:
-    """Columns as they stand in front of a segment."""
+def serialized(schema: Schema) -> bytes:
+    """The columns, as they stand in front of a segment."""
     return bytes(schema.arrow.serialize())
 
 
-def segment_files(folder: Path) -> list[Path]:
+def segments_of(folder: Path) -> list[Path]:
     """The files of a log in the order of their rows: the base, if there is one, and what it has not replaced."""
     bases = sorted(folder.glob("*.base"))
     begin = int(bases[-1].stem) if bases else 0
     return [*bases[-1:], *sorted(file for file in folder.glob("*.log") if int(file.stem) >= begin)]
 
 
+def has_base(folder: Path) -> bool:
+    """Whether rows of a log were forgotten."""
+    return any(file.suffix == ".base" for file in segments_of(folder))
+
+
+def promise_frame(folder: Path, offset: int, time: int) -> LogFrame:
+    """A promise as a frame."""
+    return LogFrame(offset, 1, folder, time, 0, 0, 0)
+
+
 def frames_of(file: Path, opened: BinaryIO) -> Iterator[tuple[LogFrame, bytes]]:
     """The whole frames of a segment, with their marks; ends at a torn one."""
     size = os.fstat(opened.fileno()).st_size
-    head = opened.read(SEGMENT_HEADER.size)
-    if len(head) < SEGMENT_HEADER.size or head[:4] != SEGMENT_MAGIC:
+    head = opened.read(BEGIN.size)
+    if len(head) < BEGIN.size or head[:4] != SEGMENT_MAGIC:
         return
-    place = SEGMENT_HEADER.size + SEGMENT_HEADER.unpack(head)[1]
-    while place + FRAME_HEADER.size <= size:
+    place = BEGIN.size + BEGIN.unpack(head)[1]
+    while place + HEADER.size <= size:
         opened.seek(place)
-        magic, length, checksum, start, count, marked, synced = FRAME_HEADER.unpack(opened.read(FRAME_HEADER.size))
-        body = place + FRAME_HEADER.size + marked
-        if magic != FRAME_MAGIC or body + length > size:
+        magic, length, checksum, start, count, marked, synced = HEADER.unpack(opened.read(HEADER.size))
+        body = place + HEADER.size + marked
+        if magic != MAGIC or body + length > size:
             return
         yield LogFrame(start, count, file, body, length, checksum, synced), opened.read(marked)
         place = body + length
@@ -89,14 +112,14 @@ class LogFolder:
         self._cache: OrderedDict[LogFrame, pa.RecordBatch] = OrderedDict()
         self._cached = 0
         self._cache_lock = threading.Lock()
-        for file in segment_files(folder):
+        for file in segments_of(folder):
             with file.open("rb") as opened:
-                self._add(frame for frame, _ in frames_of(file, opened))
-
-    def _add(self, frames: Iterator[LogFrame]) -> None:
-        for frame in frames:
-            self._frames.append(frame)
-            self._starts.append(frame.start)
+                self._frames += [frame for frame, _ in frames_of(file, opened)]
+        if promises := promises_in(folder)[0]:
+            kept = self._frames[0].start + self._frames[0].count if has_base(folder) else 0
+            self._frames += [promise_frame(folder, *one) for one in promises if one[0] >= kept]
+            self._frames.sort(key=lambda frame: frame.start)
+        self._starts = [frame.start for frame in self._frames]
 
     def rows(self, start: int, end: int) -> tuple[Offsets, pa.Table]:
         """The rows from an offset up to another that are kept, and their offsets."""
@@ -116,14 +139,14 @@ class LogFolder:
 
     def in_memory(self, start: int, end: int) -> bool:
         """Whether the rows from an offset up to another are read without a file."""
-        frames = self._between(start, end)
+        frames = [frame for frame in self._between(start, end) if frame.size and frame.start + frame.count > start]
         with self._cache_lock:
-            return all(frame in self._cache for frame in frames if frame.start + frame.count > start)
+            return all(frame in self._cache for frame in frames)
 
     def whole_frames(self, start: int, most: int) -> int:
-        """The end of the frames from an offset on that have about so many rows, at least one, and each as a whole."""
-        frames = self._between(start, start + most)
-        return max([start, *(frame.start + frame.count for frame in frames)])
+        """The end of the frames from an offset on that have about so many rows, each as a whole."""
+        ends = [frame.start + frame.count for frame in self._between(start, start + most)]
+        return max((end for end in ends if end > start), default=start + most)  # offsets may be skipped
 
     def _read(self, frame: LogFrame) -> pa.RecordBatch:
         with self._cache_lock:
@@ -131,6 +154,9 @@ class LogFolder:
             if batch is not None:
                 self._cache.move_to_end(frame)
                 return batch
+        if not frame.size:
+            row = {"kind": "cti", "le": frame.place}
+            return pa.RecordBatch.from_pylist([row], schema=self.schema.arrow)
         try:
             with frame.file.open("rb") as opened:
                 opened.seek(frame.place)
