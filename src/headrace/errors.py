@@ -32,6 +32,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     └── ServerError        what a server cannot do                           (RuntimeError)
         ├── AccessError        a client that is not known, or may not do this (PermissionError)
         ├── LimitError         more than the server allows one client
+        ├── StatementCancelled a statement that was interrupted
         └── SubscriptionError  a cursor older than what is kept
 
     RowsNotUsed            the warning of a run that did not use all rows    (UserWarning)
@@ -70,6 +71,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "SqlError",
+    "StatementCancelled",
     "StoreError",
     "SubscriptionError",
     "Superseded",
@@ -414,6 +416,12 @@ class LimitError(ServerError):
     """More rows, bytes, seconds, connections or subscriptions than the server allows one client."""
 
     code = "LIMIT"
+
+
+class StatementCancelled(ServerError):
+    """A statement that was interrupted: by its client, the client's own time limit, or the end of the server."""
+
+    code = "CANCELLED"
 
 
 class SubscriptionError(ServerError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import re
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,8 @@ class Server:
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace", "serve", "--data", str(self._data), "--port", "0", "--no-postgres"],
+            [sys.executable, "-m", "headrace", "serve", "--data", str(self._data), "--port", "0", "--no-postgres",
+             "--root", str(self._data.parent / "files")],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -196,3 +199,54 @@ def _followed(
             if time.monotonic() > until:
                 break
     return events, cursor
+
+
+@pytest.mark.slow
+def test_a_killed_server_leaves_no_process_behind(tmp_path: Path):
+    (tmp_path / "files").mkdir()
+    pipe = tmp_path / "files" / "pipe.csv"
+    pipe.write_text("k,ts\n1,2\n")
+    server = Server(tmp_path / "data")
+    try:
+        server.sql(f"CREATE STREAM slow (k LONG, ts LONG) SOURCE FILE ('{pipe}', ',')")
+        pipe.unlink()
+        os.mkfifo(pipe)  # nobody writes into it: a SELECT waits for ever
+
+        def ask() -> None:
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.post(f"{server.url}/sql", json={"sql": "SELECT * FROM slow"}, timeout=120)
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        _wait_for(lambda: len(_below(server.process.pid)) == 2)  # one that forks, and one that reads the pipe
+        left = _below(server.process.pid)
+        server.kill()
+        _wait_for(lambda: not any(map(_lives, left)))
+        asking.join(120)
+        assert not asking.is_alive()
+    finally:
+        server.kill()
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _below(process: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found = []
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in map(int, file.read_text().split()):
+            found += [child, *_below(child)]
+    return found
+
+
+def _lives(process: int) -> bool:
+    """Whether there is such a process; one that has ended may still be listed, without a command."""
+    try:
+        return bool(Path(f"/proc/{process}/cmdline").read_bytes())
+    except OSError:
+        return False

@@ -48,6 +48,10 @@ def command(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Other machines need no TLS: for a proxy that has it.")
     ] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="What one client may take, such as statement_seconds=10."),
+    ] = None,
     log: Annotated[Literal["text", "json"], typer.Option(help="How the log is written, to stderr.")] = "text",
 ) -> None:
     """Serve a catalog of streams, tables and running queries to many clients.
@@ -55,6 +59,7 @@ def command(
     Everything is in the data directory. After a stop, or a crash, every query goes on where it was.
     """
     try:
+        from headrace.server.access import Limits
         from headrace.server.core import HeadraceServer
         from headrace.server.http import HttpSettings
         from headrace.server.metrics import log_to_stderr
@@ -65,8 +70,9 @@ def command(
     log_to_stderr(as_json=log == "json")
     settings = HttpSettings(hosts=tuple(allow_host or ()), origins=tuple(allow_origin or ()), plain=plain_http)
     server = HeadraceServer(
-        data, host=host, master=master, roots=[str(path) for path in root or []], tokens_required=require_tokens
-    )
+        data, host=host, master=master, roots=[str(path) for path in root or []], tokens_required=require_tokens,
+        limits=Limits.of(limit or []),
+    )  # fmt: skip
     process = ServerProcess(
         server, address=address, port=port, postgres_port=postgres_port if postgres else None,
         certificate=certificate, key=key, settings=settings,

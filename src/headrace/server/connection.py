@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.api.running import run_quietly
 from headrace.errors import HeadraceError, ServerError
 from headrace.io.origins import endless_origins
 from headrace.schema import Schema
 from headrace.server.access import check_role, needs
 from headrace.server.catalog import StoredObject
+from headrace.server.computing import AskJob, SelectAnswer, StatementWatch
 from headrace.server.insert_queue import InsertQueue
 from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, Who
 from headrace.server.looks import LookedAt
@@ -32,7 +32,6 @@ from headrace.sql.bind.catalog import SETTINGS, LiveEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.outcomes import Answers, Done, Outcome, ShownTable, Verified, Words
 from headrace.sql.parse import parse
-from headrace.sql.peek import current
 from headrace.sql.printer import to_sql
 
 if TYPE_CHECKING:
@@ -51,28 +50,38 @@ class ServerConnection(ModuleRequests):
 
     def __init__(self, server: HeadraceServer, who: Who, origin: str = "") -> None:
         self.server, self.who, self.origin = server, who, origin
+        self.watch = StatementWatch(server.limits)
         self._subscriptions: list[LogSubscription] = []
         self._lock = threading.RLock()
 
     @cached_property
     def session(self) -> ServerSession:
         """The session of its statements; a connection that only inserts needs none."""
-        return ServerSession(self.server, self.who)
+        return ServerSession(self.server, self.who, self.watch)
 
     # --- statements --------------------------------------------------------------------------------------------------
 
     def execute(self, text: str) -> Iterator[Reply]:
         """Carry out the statements of a text. If one fails, what the text has created is dropped again."""
-        context, self.session.created = Context(self.server.limits.check_text(text)), []
-        for part in parse(text).statements:
-            try:
-                with self._noted(to_sql(part)):
-                    self._check(part)
-                    reply = self._carried_out(context, part)
-            except BaseException:
-                self._undo()
-                raise
-            yield reply
+        self.watch.begin()
+        return self._executed(text)
+
+    def _executed(self, text: str) -> Iterator[Reply]:
+        try:
+            context, self.session.created = Context(self.server.limits.check_text(text)), []
+            for part in parse(text).statements:
+                try:
+                    self.watch.next_statement()
+                    with self._noted(to_sql(part)):
+                        self._check(part)
+                        self.watch.check()
+                        reply = self._carried_out(context, part)
+                except BaseException:
+                    self._undo()
+                    raise
+                yield reply
+        finally:
+            self.watch.end()
 
     @contextmanager
     def _noted(self, what: str) -> Iterator[None]:
@@ -154,13 +163,11 @@ class ServerConnection(ModuleRequests):
                 given=to_sql(outcome.statement).partition("\n")[0],
                 instead="QUERY q AS SELECT …, and SUBSCRIBE q",
             )
-        self.server.catch_up(outcome.stream.node)  # an answer over what this client has just inserted has it
-        run = run_quietly({outcome.name: outcome.shown}, **self.session.options())
-        self.session.latest = run
-        result = run.results[outcome.name]
-        table = current(result, outcome.order) if outcome.relation else result.cht()
-        self.server.limits.check_reply(table)
-        return RowsReply("SELECT", table, tuple(filter(None, [run.losses()] if run.lost else [])))
+        job = AskJob(
+            outcome.shown.node, self.session.options(), outcome.relation, outcome.order, self.server.limits
+        )  # fmt: skip
+        answer: SelectAnswer = self.session.compute(job)
+        return RowsReply("SELECT", answer.table, (answer.losses,) if answer.losses else ())
 
     def columns(self, text: str) -> pa.Schema | None:
         """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out."""
@@ -170,8 +177,7 @@ class ServerConnection(ModuleRequests):
         part = statements[0]
         self._check(part)
         if isinstance(part, s.Ask) and part.name is None and part.query.into is None:
-            with self.server.lock:
-                outcome = self.session.statement(Context(text), part)
+            outcome = self.session.statement(Context(text), part)
             assert isinstance(outcome, Answers)
             payload = outcome.stream.schema.arrow
             return payload if outcome.relation else pa.schema([*_times(outcome.stream.node.dates), *payload])
@@ -261,7 +267,8 @@ class ServerConnection(ModuleRequests):
         return found
 
     def cancel(self) -> None:
-        """End waiting subscriptions of this connection."""
+        """Interrupt the running statement, and end waiting subscriptions of this connection."""
+        self.watch.cancel()
         with self._lock:
             for subscription in self._subscriptions:
                 subscription.close()

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,6 +20,7 @@ from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
+from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
 from headrace.server.interface import Who
@@ -50,6 +51,8 @@ class ServedObject:
     published: PublishedStream | None = None
     #: Whether the answer is a relation of tables.
     relation: bool = False
+    #: Held by a statement that finds rows of a table and then changes them.
+    changing: threading.Lock = field(default_factory=threading.Lock)
     #: The installed packages that its statement uses.
     packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
@@ -114,6 +117,7 @@ class HeadraceServer:
         self.stored = StoredCatalog(self.data / "catalog.db")
         self.access = Access(self.data, tokens_required=self._tokens_required)
         self.catalog.secret = self.access.secrets.value
+        self.computing = Workers(self.data / "computing", self.limits)
         self.query_log = QueryLog(self.access.database)
         self.query_log.attach()
         try:
@@ -167,6 +171,7 @@ class HeadraceServer:
         if self.running:
             self.retention.stop()
         self.running = False
+        self.computing.close()
         self._workers.shutdown()  # what was begun is carried out
         with self.lock:
             for served in self.objects.values():

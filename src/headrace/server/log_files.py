@@ -112,9 +112,15 @@ class LogFolder:
         self._cache: OrderedDict[LogFrame, pa.RecordBatch] = OrderedDict()
         self._cached = 0
         self._cache_lock = threading.Lock()
-        for file in segments_of(folder):
-            with file.open("rb") as opened:
-                self._frames += [frame for frame, _ in frames_of(file, opened)]
+        files = segments_of(folder)
+        #: The offset before which rows are those of a base; 0 if there is none.
+        self.base = int(files[0].stem) if files and files[0].suffix == ".base" else 0
+        for file in files:
+            try:
+                with file.open("rb") as opened:
+                    self._frames += [frame for frame, _ in frames_of(file, opened)]
+            except FileNotFoundError as error:  # the process that writes the log has forgotten its rows
+                raise StoreError("rows of a log are no longer kept", given=str(file)) from error
         if promises := promises_in(folder)[0]:
             kept = self._frames[0].start + self._frames[0].count if has_base(folder) else 0
             self._frames += [promise_frame(folder, *one) for one in promises if one[0] >= kept]

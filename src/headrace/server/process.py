@@ -74,6 +74,7 @@ def run_until_stopped(process: ServerProcess) -> None:
     process.start()
     try:
         print(process, flush=True)  # noqa: T201 - for the person who started it
+        process.server.computing.warm()
         while not stopped.wait(1.0):
             pass
         _log.info("stopping: running batches are finished")

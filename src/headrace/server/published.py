@@ -147,19 +147,23 @@ def without_arrival(log: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class ClientRows(SourceAdapter):
-    """The rows that clients insert into a stream. `log` is None in a worker, which reads the files of its folder."""
+    """The rows that clients insert into a stream. `log` is None in a worker, which reads the files of its folder.
+
+    `kept` are the offsets that a run of another process reads to the end.
+    """
 
     name: str
     columns: Schema
     folder: str
     log: EventLog | None = field(default=None, compare=False, repr=False)
+    kept: Offsets | None = field(default=None, compare=False, repr=False)
     paths: ClassVar[tuple[str, ...] | None] = ("folder",)
 
     def __str__(self) -> str:
         return f"clients of {self.name}"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "columns": self.columns, "folder": self.folder, "log": None}
+        return {**self.__dict__, "log": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -169,8 +173,9 @@ class ClientRows(SourceAdapter):
         return self.columns
 
     def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - one partition
-        assert self.log is not None
-        return {_PARTITION: Offsets(self.log.first, self.log.end)}
+        kept = self.kept if self.log is None else Offsets(self.log.first, self.log.end)
+        assert kept is not None
+        return {_PARTITION: kept}
 
     def read(
         self,

@@ -13,7 +13,7 @@ one stores it in the catalog first; where that one names a stream, this one runs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +27,8 @@ from headrace.io.live_table import log_columns
 from headrace.io.sinks import Sink
 from headrace.schema import Schema
 from headrace.server.catalog import key_of
+from headrace.server.computing import AnalyzeJob, RowsJob
+from headrace.server.drop_statements import DropStatements
 from headrace.server.interface import Who
 from headrace.server.looks import LOOKS, look
 from headrace.server.modules.requests import MODULE_COLUMNS, module_lines
@@ -40,42 +42,104 @@ from headrace.sql.bind.catalog import SETTINGS, LiveEntry, StreamEntry, ViewEntr
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
 from headrace.sql.bind.relations import fitted, plain
-from headrace.sql.bind.stored import is_relation, parts_of
-from headrace.sql.outcomes import Done, Outcome, ShownTable
-from headrace.sql.parse import parse
+from headrace.sql.bind.stored import is_relation
+from headrace.sql.outcomes import Done, Outcome, ShownTable, Words
 from headrace.sql.printer import to_sql
-from headrace.sql.session import SqlSession
+from headrace.sql.session import SqlSession, without_into
 from headrace.sql.view_statements import names_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.server.catalog import StoredObject
+    from headrace.server.computing import ComputeJob, StatementWatch
     from headrace.server.core import HeadraceServer, ServedObject
+    from headrace.sql.peek import Computed
 
 __all__ = ["ServerSession"]
 
 #: Settings that change what a statement means: they are stored with it.
 _MEANING = ("emit", "tick", "on_error")
+#: What the catalog names.
+_NAMED = ("schemas", "streams", "tables", "aggregates", "own", "queries", "answers", "delivered")
+#: Statements that change the catalog, whatever is in them.
+_CHANGE_CATALOG = (
+    s.CreateSchema, s.CreateStream, s.CreateTable, s.CreateView, s.CreateAggregate, s.CreateSecret, s.Drop, s.Insert,
+    s.Merge, s.Split, s.StartQuery, s.AlterQuery,
+)  # fmt: skip
 #: Settings that belong to the server.
 _OF_SERVER = ("host", "master", "checkpoint")
 
 
-class ServerSession(QueryStatements, SqlSession):
+class ServerSession(QueryStatements, DropStatements, SqlSession):
     """The statements of one client. The catalog is the server's, the settings are the client's own."""
 
-    def __init__(self, server: HeadraceServer, who: Who) -> None:
+    def __init__(self, server: HeadraceServer, who: Who, watch: StatementWatch) -> None:
         super().__init__()
-        self.server, self.who = server, who
+        self.server, self.who, self.watch = server, who, watch
         defaults = {name: default for name, (default, *_) in SETTINGS.items()}
         self.catalog = replace(server.catalog, settings=defaults)
+        #: The rows of CREATE TABLE AS, which are computed before the lock is held.
+        self._computed: pa.Table | None = None
         #: What takes back what the running text has created, if it fails: texts of statements.
         self.created: list[str] = []
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
+        """Bind one statement; only those that change the catalog hold the lock of the server."""
+        if isinstance(part, s.Insert):
+            with context.at(part), self._looking():
+                if (inserted := self.insert_into_table(context, part)) is not None:
+                    return inserted
+        elif not _changes_catalog(part):
+            with self._looking():
+                return super().statement(context, part)
+        if isinstance(part, s.CreateTable) and part.query is not None:
+            self._compute_rows(context, part, part.query)
         again = self.server.recovering
         with self.server.lock, self.server.modules.binding(again.id if again and again.kind != "view" else None):
             return super().statement(context, part)
+
+    def _compute_rows(self, context: Context, part: s.CreateTable, query: s.Query) -> None:
+        with context.at(part), self._looking():
+            if not (part.if_not_exists and self._exists(part)):
+                self._free(context, part.name)
+                self._computed = self._rows(context, query)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Use the catalog as it is now: others may change it meanwhile."""
+        shared = self.catalog
+        with self.server.lock:
+            named: dict[str, Any] = {name: dict(getattr(shared, name)) for name in _NAMED}
+            self.catalog = replace(shared, **named)
+        try:
+            yield
+        finally:
+            self.catalog = shared
+
+    # --- computing ---------------------------------------------------------------------------------------------------
+
+    def _compute(self, stream: Stream, how: Computed) -> pa.Table:
+        job = RowsJob(plain(stream).node, self.options(), how, self.server.limits)
+        rows: pa.Table = self.compute(job)
+        return rows
+
+    def compute(self, job: ComputeJob) -> Any:
+        """The answer of a job: it has what was inserted before it."""
+        self.server.catch_up(job.node)
+        return self.server.computing.run(job, self.watch)
+
+    def _explain(self, context: Context, part: s.Explain) -> Outcome:
+        if not part.analyze:
+            return super()._explain(context, part)
+        node = plain(self._derived(context, without_into(part.target))).node
+        return Words(part, self.compute(AnalyzeJob(node, self.options(), part.liveliness)))
+
+    def _change_rows(self, context: Context, part: s.UpdateTable | s.DeleteFrom | s.Truncate) -> Outcome:
+        """Find rows and change them: one statement at a time for each table."""
+        served = self.server.objects.get(key_of("table", part.table.text))
+        with nullcontext() if served is None else served.changing:
+            return SqlSession.statements[type(part)](self, context, part)
 
     # --- storing what is created -------------------------------------------------------------------------------------
 
@@ -206,7 +270,8 @@ class ServerSession(QueryStatements, SqlSession):
         rows: pa.Table | None = None
         bare = part
         if part.query is not None:  # the rows of now: another start must not compute them again
-            rows = self._rows(context, part.query)
+            rows, self._computed = self._computed, None
+            assert rows is not None
             columns = tuple(
                 s.TypedColumn(s.Name(field.name, quoted=True), s.Name(field.type.value))
                 for field in Schema.of(rows.schema)
@@ -319,55 +384,6 @@ class ServerSession(QueryStatements, SqlSession):
 
     # --- what exists -------------------------------------------------------------------------------------------------
 
-    def _drop(self, context: Context, part: s.Drop) -> Done:
-        if key_of(part.kind, part.name.text) in self.server.unrecovered:
-            self.server.drop(part.kind, part.name.text)
-            return Done(part, f"{part.kind} {part.name.text} dropped")
-        self._check_users(context, part)
-        if part.kind == "secret":
-            with context.at(part.name):
-                self.server.access.secrets.drop(part.name.text)
-            return Done(part, f"secret {part.name.text} dropped")
-        if part.kind == "query":
-            self._check_query_readers(context, part)
-        outcome = super()._drop(context, part)
-        if part.kind == "query":
-            self.catalog.answers.pop(self.catalog.key(part.name.text, self.catalog.answers) or "", None)
-        self._drop_unnamed()
-        return outcome
-
-    def _check_users(self, context: Context, part: s.Drop) -> None:
-        """Refuse to drop what a statement of the catalog names, and needs at the next start."""
-        users = [
-            served.stored
-            for served in list(self.server.objects.values())
-            if any(_uses(one, part) for whole in parse(served.stored.text).statements for one in parts_of(whole))
-        ]
-        if users:
-            names = [to_sql(s.Drop(user.kind, s.Name(user.name))) for user in users]
-            raise context.error(
-                part.name, f"{', '.join(name.removeprefix('DROP ') for name in names)} still needs {part.name.text}",
-                given=to_sql(part), instead=f"{'; '.join(names)} before it",
-            )  # fmt: skip
-
-    def _check_query_readers(self, context: Context, part: s.Drop) -> None:
-        readers = self.catalog.dependents(part.name.text)
-        if readers and not part.cascade:
-            raise context.error(
-                part.name, f"{', '.join(map(str, readers))} still reads {part.name.text}", given=to_sql(part),
-                instead=f"{to_sql(replace(part, cascade=True))}",
-            )  # fmt: skip
-
-    def _drop_unnamed(self) -> None:
-        """Drop what the catalog names no more."""
-        catalog = self.catalog
-        named = {key_of("stream", name) for name in (*catalog.streams, *catalog.tables, *catalog.queries)}
-        named |= {key_of("schema", name) for name in catalog.schemas}
-        named |= {key_of("aggregate", name) for name in catalog.aggregates}
-        for key, served in reversed(list(self.server.objects.items())):
-            if key not in named:
-                self.server.drop(served.stored.kind, served.stored.name)
-
     def _show(self, context: Context, part: s.Show) -> Outcome:
         if part.what in LOOKS:
             return look(self.server, part, self.served_queries(context, part.name))
@@ -413,7 +429,9 @@ class ServerSession(QueryStatements, SqlSession):
         s.Insert: _insert,
         s.Merge: _merge,
         s.Split: _split,
-        s.Drop: _drop,
+        **DropStatements.drop_statements,
+        s.Explain: _explain,
+        **dict.fromkeys((s.UpdateTable, s.DeleteFrom, s.Truncate), _change_rows),
         s.Show: _show,
         s.Set: _set,
         **QueryStatements.query_statements,
@@ -434,21 +452,10 @@ class _PublishedView(Stream):
         """The server stops its query."""
 
 
-def _uses(part: s.Part, drop: s.Drop) -> bool:
-    """Whether a part of a statement has columns like what is dropped, calls it, or is the secret's value."""
-    name = drop.name.text.lower()
-    if isinstance(part, s.CreateStream) and part.like is not None:
-        return (
-            drop.kind in ("schema", "stream", "table", "view", "materialized view") and part.like.text.lower() == name
-        )
-    if not isinstance(part, s.Call):
-        return False
-    called = ".".join(one.text.lower() for one in part.name)
-    if drop.kind == "secret":
-        return called == "secret" and any(
-            isinstance(one, s.Text) and one.value == drop.name.text for one in part.arguments
-        )
-    return drop.kind == "aggregate" and called == name
+def _changes_catalog(part: s.Statement) -> bool:
+    if isinstance(part, s.Ask):
+        return part.name is not None or part.query.into is not None
+    return isinstance(part, _CHANGE_CATALOG)
 
 
 def _query_row(served: ServedObject) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.api.inputs import events
-from headrace.api.running import run_quietly
 from headrace.api.tables import Table, changed, new_table
 from headrace.display.words import counted
 from headrace.expr import Expr, evaluate, lit, predicate_mask
@@ -26,11 +25,11 @@ from headrace.sql.bind.conditions import columns_of
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.expressions import Expressions
 from headrace.sql.bind.queries import Queries
-from headrace.sql.bind.relations import plain, widens
+from headrace.sql.bind.relations import widens
 from headrace.sql.bind.scope import CLOCKS, Relation, Scope, clock_of
 from headrace.sql.bind.stored import is_relation, parts_of
 from headrace.sql.bind.values import ticks_of
-from headrace.sql.peek import current_rows
+from headrace.sql.peek import Compute
 from headrace.sql.printer import to_sql
 from headrace.sql.syntax.rewrite import rewritten
 from headrace.time import BEGINNING, INFINITY, ticks
@@ -120,13 +119,13 @@ def given_values(context: Context, catalog: Catalog, entry: LiveEntry | StreamEn
 
 def inserted(
     context: Context, catalog: Catalog, entry: LiveEntry, columns: Sequence[s.Name], query: s.Query,
-    part: s.Statement, options: dict[str, Any],
+    part: s.Statement, compute: Compute,
 ) -> str:  # fmt: skip
     """Insert the rows of a query: those that hold now, or all answers of a query over streams."""
     fields, time = _targets(context, entry, columns), _time(context, catalog, part)
     if is_relation(query, catalog):
         query = _at_time(query, time["at"])
-    rows = answers(context, catalog, query, options)
+    rows = answers(context, catalog, query, compute)
     _check_count(context, query, rows.num_columns, fields)
     values = []
     for field, column in zip(fields, rows.columns, strict=True):
@@ -137,14 +136,13 @@ def inserted(
         return _inserted(entry, live.insert(live.filled(given, time["at"]), **time))
 
 
-def answers(context: Context, catalog: Catalog, query: s.Query, options: dict[str, Any]) -> pa.Table:
+def answers(context: Context, catalog: Catalog, query: s.Query, compute: Compute) -> pa.Table:
     """The rows of a query that a statement takes into a table."""
     stream = Queries(context, catalog).query(query)
     if is_relation(query, catalog):
-        return current_rows(stream, options)
+        return compute(stream, "now")
     with context.at(query):
-        history = run_quietly({"rows": plain(stream)}, **options).results["rows"].history()
-    return history.drop_columns(["le", "re"])
+        return compute(stream, "history")
 
 
 def _inserted(entry: LiveEntry, count: int) -> str:
@@ -216,7 +214,7 @@ def moment(context: Context, part: s.Expression) -> datetime | int:
 # --- UPDATE and DELETE -----------------------------------------------------------------------------------------------
 
 
-def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable, options: dict[str, Any]) -> str:
+def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable, compute: Compute) -> str:
     """Update the rows for which WHERE is true; those whose values stay the same do not change."""
     live, time = entry.table.live, _time(context, catalog, part)
     part = _at_time(part, time["at"])
@@ -224,7 +222,7 @@ def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.Update
     alone = part.source is None and not any(map(_has_query, part.assignments))
     asked = {n: one for n, one in enumerate(part.assignments) if not (alone or _is_own(one.value, scope))}
     entries = [s.Entry(one.value, s.Name(f"{_SET}{n}"), at=one.at) for n, one in asked.items()]
-    found = _matched(context, catalog, entry, part, entries, options)
+    found = _matched(context, catalog, entry, part, entries, compute)
     places = np.asarray(found[_PLACE], np.int64)
     old = live.rows.take(pa.array(places))
     new, names = old, list[str]()
@@ -246,12 +244,12 @@ def updated(context: Context, catalog: Catalog, entry: LiveEntry, part: s.Update
 
 
 def deleted(
-    context: Context, catalog: Catalog, entry: LiveEntry, part: s.DeleteFrom | s.Truncate, options: dict[str, Any]
+    context: Context, catalog: Catalog, entry: LiveEntry, part: s.DeleteFrom | s.Truncate, compute: Compute
 ) -> str:
     """Delete the rows for which WHERE is true, or all."""
     where, time = part if isinstance(part, s.DeleteFrom) else s.DeleteFrom(part.table), _time(context, catalog, part)
     where = _at_time(where, time["at"])
-    places = np.asarray(_matched(context, catalog, entry, where, (), options)[_PLACE], np.int64)
+    places = np.asarray(_matched(context, catalog, entry, where, (), compute)[_PLACE], np.int64)
     with context.at(part):
         entry.table.live.change(places, entry.table.rows().slice(0, 0), **time)
     return f"{counted(len(places), 'row')} of {entry.name} deleted"
@@ -268,7 +266,7 @@ def _has_query(part: s.Part) -> bool:
 
 def _matched(
     context: Context, catalog: Catalog, entry: LiveEntry, part: s.UpdateTable | s.DeleteFrom,
-    values: Sequence[s.Entry], options: dict[str, Any],
+    values: Sequence[s.Entry], compute: Compute,
 ) -> pa.Table:  # fmt: skip
     """The numbers of the rows that a statement is about, each once, and these values for them."""
     rows, where = entry.table.rows(), part.where
@@ -296,7 +294,7 @@ def _matched(
     numbered = StreamEntry(entry.name, Schema((*entry.schema, Field(_PLACE, Type.LONG))), _numbered(rows))
     tables = {key: table for key, table in catalog.tables.items() if key != entry.name}
     over = catalog.with_stream(numbered, tables)
-    found = current_rows(Queries(context, over).query(s.Query(select, at=part.at)), options).sort_by(_PLACE)
+    found = compute(Queries(context, over).query(s.Query(select, at=part.at)), "now").sort_by(_PLACE)
     _check_once(context, entry, part, found)
     return found
 

@@ -6,9 +6,9 @@ gives, and so a peek has them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +17,30 @@ import pyarrow.compute as pc
 from headrace.api.running import run_quietly
 from headrace.api.stream import Stream
 from headrace.host.result import Result
+from headrace.plan.nodes import Node
 from headrace.sql import syntax as s
 from headrace.sql.bind.clauses import ORDERED
 from headrace.sql.bind.grouping import column_name
-from headrace.sql.bind.relations import plain
+from headrace.sql.bind.stored import so_far
 from headrace.sql.printer import to_sql
 from headrace.time import INFINITY
 
-__all__ = ["Order", "current", "current_rows", "with_keys"]
+__all__ = ["Compute", "Computed", "Order", "computed", "current", "with_keys"]
 
 #: Columns to sort by, whether each descends, and whether its NULLs are first.
 Order = Sequence[tuple[str, bool, bool]]
+#: The rows that hold now; those of the whole history; or these with their times.
+Computed = Literal["now", "history", "so far"]
+#: Computes a stream, as the session does that carries out a statement.
+Compute = Callable[[Stream, Computed], pa.Table]
 
 
-def current_rows(stream: Stream, options: Mapping[str, Any]) -> pa.Table:
-    """The rows of an answer that hold now."""
-    return current(run_quietly({"rows": plain(stream)}, **options).results["rows"])
+def computed(node: Node, how: Computed, options: Mapping[str, Any]) -> pa.Table:
+    """The rows of an answer."""
+    if how == "so far":
+        return so_far(Stream(node), options)
+    result = run_quietly({"rows": node}, **options).results["rows"]
+    return current(result) if how == "now" else result.history().drop_columns(["le", "re"])
 
 
 def current(result: Result, order: Order = ()) -> pa.Table:

@@ -50,7 +50,7 @@ from headrace.sql.table_statements import TableStatements
 from headrace.sql.view_statements import ViewStatements, names_read
 from headrace.time import duration
 
-__all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words"]
+__all__ = ["Answers", "Delivery", "Done", "Outcome", "ShownTable", "SqlSession", "Verified", "Words", "without_into"]
 
 
 class SqlSession(TableStatements, ViewStatements):
@@ -308,14 +308,14 @@ class SqlSession(TableStatements, ViewStatements):
         return f"query_{self._query_count}"
 
     def _explain(self, context: Context, part: s.Explain) -> Outcome:
-        stream = plain(self._derived(context, _without_into(part.target)))
+        stream = plain(self._derived(context, without_into(part.target)))
         if part.analyze:
             return Words(part, explain_analyzed(stream.node, liveliness=part.liveliness, **self.options()))
         return Words(part, stream.explain(liveliness=part.liveliness))
 
     def _verify(self, context: Context, part: s.Verify) -> Outcome:
         options: dict[str, Any] = {"seeds": part.seeds, "over": part.over}
-        stream = plain(self._derived(context, _without_into(part.target)))
+        stream = plain(self._derived(context, without_into(part.target)))
         return Verified(part, stream.verify(**{name: value for name, value in options.items() if value is not None}))
 
     def _show(self, context: Context, part: s.Show) -> Outcome:
@@ -428,7 +428,7 @@ def _as_of(outcome: Outcome, then: Mapping[str, Node]) -> Outcome:
     return replace(outcome, **{name: Stream(node) for name, node in then.items()})  # type: ignore[arg-type]
 
 
-def _without_into(part: s.Name | s.Query) -> s.Name | s.Query:
+def without_into(part: s.Name | s.Query) -> s.Name | s.Query:
     """What is explained or verified: the query, wherever its answers go."""
     return replace(part, into=None) if isinstance(part, s.Query) else part
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from headrace.api.stream import Stream
 from headrace.api.tables import new_table
 from headrace.schema import Schema
 from headrace.sql import changes
@@ -15,8 +16,10 @@ from headrace.sql.bind import sources
 from headrace.sql.bind.catalog import Catalog, LiveEntry, TableEntry
 from headrace.sql.bind.context import Context
 from headrace.sql.bind.queries import Queries
-from headrace.sql.bind.stored import is_relation, so_far
+from headrace.sql.bind.relations import plain
+from headrace.sql.bind.stored import is_relation
 from headrace.sql.outcomes import Done, Outcome
+from headrace.sql.peek import Computed, computed
 from headrace.sql.printer import to_sql
 
 __all__ = ["TableStatements"]
@@ -57,8 +60,12 @@ class TableStatements:
     def _rows(self, context: Context, query: s.Query) -> pa.Table:
         """The rows of a query as a table: what holds now, or the history of a query over streams."""
         if is_relation(query, self.catalog):
-            return changes.answers(context, self.catalog, query, self.options())
-        return so_far(Queries(context, self.catalog).query(query), self.options())
+            return changes.answers(context, self.catalog, query, self._compute)
+        return self._compute(Queries(context, self.catalog).query(query), "so far")
+
+    def _compute(self, stream: Stream, how: Computed) -> pa.Table:
+        """Compute what a statement takes into a table."""
+        return computed(plain(stream).node, how, self.options())
 
     def _insert_values(self, context: Context, part: s.InsertValues) -> Outcome:
         entry = self.catalog.live(context, part.table)
@@ -71,15 +78,15 @@ class TableStatements:
     def _insert_rows(
         self, context: Context, part: s.Statement, entry: LiveEntry, columns: Sequence[s.Name], query: s.Query
     ) -> Outcome:
-        return Done(part, changes.inserted(context, self.catalog, entry, columns, query, part, self.options()))
+        return Done(part, changes.inserted(context, self.catalog, entry, columns, query, part, self._compute))
 
     def _update(self, context: Context, part: s.UpdateTable) -> Outcome:
         entry = self.catalog.live(context, part.table)
-        return Done(part, changes.updated(context, self.catalog, entry, part, self.options()))
+        return Done(part, changes.updated(context, self.catalog, entry, part, self._compute))
 
     def _delete(self, context: Context, part: s.DeleteFrom | s.Truncate) -> Outcome:
         entry = self.catalog.live(context, part.table)
-        return Done(part, changes.deleted(context, self.catalog, entry, part, self.options()))
+        return Done(part, changes.deleted(context, self.catalog, entry, part, self._compute))
 
     def insert_into_table(self, context: Context, part: s.Insert) -> Outcome | None:
         """INSERT INTO a table; None if its target is a stream or a place."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from headrace.host.driving.plan import Job
 from headrace.io.origins import AdapterRead, Files
 from headrace.plan.nodes import Node, Source, walk
 
-__all__ = ["PackedJob", "named_modules", "pack_job", "unpack_job"]
+__all__ = ["PackedJob", "named_modules", "pack_job", "packed_part", "unpack_job"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class PackedJob:
 class _Packer(CloudPickler):
     """Pickles one object; nodes that were pickled before are numbers."""
 
-    def __init__(self, file: io.BytesIO, numbers: dict[int, int], modules: set[str]) -> None:
+    def __init__(self, file: io.BytesIO, numbers: Mapping[int, int], modules: set[str]) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
         self._numbers, self._modules = numbers, modules
 
@@ -59,7 +60,8 @@ class _Unpacker(pickle.Unpickler):
         return self._nodes[number]
 
 
-def _packed(value: Any, numbers: dict[int, int], modules: set[str]) -> bytes:
+def packed_part(value: Any, numbers: Mapping[int, int], modules: set[str]) -> bytes:
+    """One object as bytes, with numbers instead of nodes, by their ids; the modules that it names are added."""
     file = io.BytesIO()
     _Packer(file, numbers, modules).dump(value)  # type: ignore[no-untyped-call]
     return file.getvalue()
@@ -72,9 +74,9 @@ def pack_job(job: Job) -> PackedJob:
     modules: set[str] = set()
     parts = []
     for number, node in enumerate(nodes):
-        parts.append(_packed(node, numbers, modules))
+        parts.append(packed_part(node, numbers, modules))
         numbers[id(node)] = number
-    return PackedJob(pickle.dumps((parts, _packed(job, numbers, modules))), frozenset(modules))
+    return PackedJob(pickle.dumps((parts, packed_part(job, numbers, modules))), frozenset(modules))
 
 
 def named_modules(output: Node) -> frozenset[str]:
@@ -83,7 +85,7 @@ def named_modules(output: Node) -> frozenset[str]:
     modules: set[str] = set()
     for number, node in enumerate(list(walk(output))):
         if not isinstance(node, Source) or isinstance(node.origin, Files | AdapterRead):  # not the rows of others
-            _packed(node, numbers, modules)
+            packed_part(node, numbers, modules)
         numbers[id(node)] = number
     return frozenset(modules)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import LimitError
+from headrace.errors import LimitError, nearest
 from headrace.server.interface import Who
 
 __all__ = ["Limits", "Slots"]
@@ -31,6 +32,9 @@ class Limits:
     statement_bytes: int = 1 << 20
     #: Seconds that one statement may take.
     statement_seconds: float = 60.0
+    #: Bytes of memory for what one statement computes, and how many statements compute at once; others wait.
+    statement_memory: int = 1 << 30
+    computing: int = 4
     connections: int = 100
     subscriptions: int = 50
     #: Rows of a subscription that are sent at once.
@@ -43,6 +47,24 @@ class Limits:
         for name, value in vars(self).items():
             if value <= 0:
                 raise LimitError(f"the limit {name} must be more than 0", given=value)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Limits:
+        """Limits from texts such as `statement_seconds=10`; the others are as usual."""
+        kinds = {field.name: float if field.name.endswith("seconds") else int for field in fields(cls)}
+        found: dict[str, Any] = {}
+        for text in texts:
+            name, _, number = text.partition("=")
+            if name not in kinds:
+                raise LimitError(
+                    f"there is no limit {name!r}", given=text, allowed=", ".join(kinds),
+                    instead=f"{nearest(name, kinds) or 'statement_seconds'}=NUMBER",
+                )  # fmt: skip
+            try:
+                found[name] = kinds[name](number.replace("_", ""))
+            except ValueError as error:
+                raise LimitError(f"the limit {name} is a number", given=text, instead=f"{name}=100") from error
+        return cls(**found)
 
     def check_reply(self, table: pa.Table) -> pa.Table:
         """The table, unless it is too large."""
@@ -79,6 +101,14 @@ class Limits:
             f"the statement took longer than {self.statement_seconds:g} s",
             allowed=f"statement_seconds: {self.statement_seconds:g}",
             instead="a running QUERY, whose answers a SELECT or a SUBSCRIBE shows",
+        )
+
+    def out_of_memory(self) -> LimitError:
+        """The error of a statement that needs too much memory."""
+        return LimitError(
+            f"the statement needs more than {self.statement_memory / (1 << 20):g} MiB of memory",
+            allowed=f"statement_memory: {self.statement_memory:,}",
+            instead="a condition in WHERE or ON, fewer rows, or a QUERY that keeps its answer up to date",
         )
 
     def _beyond(self, name: str, given: int, instead: str) -> LimitError:

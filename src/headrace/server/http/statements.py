@@ -54,7 +54,7 @@ async def _carried_out(ways: Ways, request: Request, who: Who, text: str) -> Res
 
     try:
         with anyio.fail_after(ways.limits.statement_seconds):
-            response = await ways.call(run)
+            response = await _unless_left(ways, request, run, running)
     except TimeoutError as error:
         if running:
             await ways.call(running[0].cancel)
@@ -62,6 +62,30 @@ async def _carried_out(ways: Ways, request: Request, who: Who, text: str) -> Res
         ways.note(request, who, text, late)
         raise late from error
     return response
+
+
+async def _unless_left(
+    ways: Ways, request: Request, run: Callable[[], Response], running: list[Connection]
+) -> Response:
+    """The response of a call in a thread, whose statements are cancelled if the client goes away."""
+    outcome: list[Response | Exception] = []
+
+    async def call() -> None:
+        try:
+            outcome.append(await ways.call(run))
+        except Exception as error:  # noqa: BLE001 - of any kind: it is raised below, outside the group
+            outcome.append(error)
+        both.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as both:
+        both.start_soon(call)
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        if running:
+            await ways.call(running[0].cancel)
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _replies(ways: Ways, connection: Connection, text: str) -> list[Reply]:

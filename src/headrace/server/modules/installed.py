@@ -38,6 +38,14 @@ __all__ = ["ServerModules"]
 _log = logging.getLogger("headrace.server")
 
 
+class _Binding(threading.local):
+    """What a thread binds: the packages that it has used, and those that it may use, None for the current ones."""
+
+    def __init__(self) -> None:
+        self.used: set[int] = set()
+        self.only: frozenset[int] | None = None
+
+
 class ServerModules(Mapping[str, Any]):
     """The installed modules by name: classes and functions, imported when they are first asked for.
 
@@ -49,9 +57,7 @@ class ServerModules(Mapping[str, Any]):
         self._lock, self._installing = lock, threading.Lock()
         self._packages: dict[int, Package] = {}
         self._loaded: dict[tuple[int, str], Any] = {}
-        #: The packages that the running statement has used.
-        self.used: set[int] = set()
-        self._only: frozenset[int] | None = None
+        self._binding = _Binding()
 
     def open(self, stored: StoredPackages) -> None:
         """Read what is installed; the folder is on the path of imports until `close`."""
@@ -75,7 +81,7 @@ class ServerModules(Mapping[str, Any]):
         for package in self._visible():
             for module in package.modules:
                 if module.name == name:
-                    self.used.add(package.id)
+                    self._binding.used.add(package.id)
                     key = package.id, name
                     if key not in self._loaded:
                         self._loaded[key] = _load(package.folder, module.name, module.place, str(package))
@@ -92,20 +98,27 @@ class ServerModules(Mapping[str, Any]):
         return sum(len(package.modules) for package in self._visible())
 
     def _visible(self) -> list[Package]:
+        only = self._binding.only
         return [
             package for package in self._packages.values()
-            if (package.current if self._only is None else package.id in self._only)
+            if (package.current if only is None else package.id in only)
         ]  # fmt: skip
+
+    @property
+    def used(self) -> set[int]:
+        """The packages that the running statement of this thread has used."""
+        return self._binding.used
 
     @contextmanager
     def binding(self, recovered: int | None = None) -> Iterator[None]:
         """While a statement is bound: `used` has what it uses. `recovered` is the object that it creates again."""
-        before, self.used = (self.used, self._only), set()
-        self._only = None if recovered is None else self._stored.used_by(recovered)
+        now = self._binding
+        before, now.used = (now.used, now.only), set()
+        now.only = None if recovered is None else self._stored.used_by(recovered)
         try:
             yield
         finally:
-            self.used, self._only = before[0] | self.used, before[1]
+            now.used, now.only = before[0] | now.used, before[1]
 
     # --- packages ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from headrace.errors import StatementCancelled
 from headrace.server.interface import Connection, Reply, RowsReply, Said, Subscribed
 from headrace.server.postgres.catalog import CatalogQueries
 from headrace.server.postgres.cursors import (
@@ -26,7 +27,7 @@ from headrace.server.postgres.cursors import (
 )  # fmt: skip
 from headrace.server.postgres.lexing import StatementText, adapted, statements
 from headrace.server.postgres.settings import ClientSettings
-from headrace.server.postgres.states import StatementCancelled, StatementRefused
+from headrace.server.postgres.states import StatementRefused
 
 __all__ = ["CopyAnswer", "RowsAnswer", "WireAnswer", "WireStatements"]
 

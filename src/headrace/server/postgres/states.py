@@ -12,9 +12,11 @@ from headrace.errors import (
     HeadraceError,
     HostError,
     LateEvent,
+    LimitError,
     SchemaError,
     ServerError,
     SqlError,
+    StatementCancelled,
     SubscriptionError,
     TableError,
     TimeError,
@@ -25,7 +27,7 @@ from headrace.literals import sql_text
 from headrace.server.postgres.messages import ProtocolError
 from headrace.server.postgres.parameters import ParameterError
 
-__all__ = ["StatementCancelled", "StatementRefused", "error_fields", "notice_fields"]
+__all__ = ["StatementRefused", "error_fields", "notice_fields"]
 
 
 class StatementRefused(ServerError):
@@ -38,18 +40,13 @@ class StatementRefused(ServerError):
         self.state = state
 
 
-class StatementCancelled(ServerError):
-    """A statement that its client, or a limit of time, has interrupted."""
-
-    code = "CANCELLED"
-
-
 #: The first class that an error is of decides.
 _STATES: Sequence[tuple[type[BaseException], str]] = (
     (StatementCancelled, "57014"),
     (ProtocolError, "08P01"),
     (ParameterError, "22P02"),
     (AccessError, "42501"),
+    (LimitError, "54000"),
     (SubscriptionError, "55000"),
     (ServerError, "55000"),
     (SqlError, "42601"),
@@ -65,6 +62,10 @@ _STATES: Sequence[tuple[type[BaseException], str]] = (
     (HostError, "58000"),
     (HeadraceError, "XX000"),
 )
+#: Of limits that are not about the size of a message, by their names.
+_LIMIT_STATES = {
+    "statement_seconds": "57014", "statement_memory": "53200", "connections": "53300", "subscriptions": "53400",
+}  # fmt: skip
 #: Words in messages of the binder that have a class of their own.
 _BY_WORDS = (
     ("there is no column", "42703"), ("there is no function", "42883"), ("there is no stream", "42P01"),
@@ -90,6 +91,8 @@ def error_fields(error: BaseException, *, start: int = 0, severity: str = "ERROR
 def _state(error: BaseException) -> str:
     if isinstance(error, StatementRefused):
         return error.state
+    if isinstance(error, LimitError):
+        return _LIMIT_STATES.get(error.allowed.partition(":")[0], "54000")
     if isinstance(error, (SqlError, ServerError)):
         for words, state in _BY_WORDS:
             if words in str(error):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError, SqlError
+from headrace.errors import HeadraceError, LimitError, SqlError, StatementCancelled
 from headrace.sql.bind.wording import in_sql
 from headrace.sql.syntax import Part
 
@@ -30,7 +30,7 @@ class Context:
         """Errors raised while this part is bound point at it, in the words of SQL."""
         try:
             yield
-        except SqlError:
+        except (SqlError, LimitError, StatementCancelled):  # no place of the text is wrong
             raise
         except HeadraceError as error:
             raise self.error(part, **in_sql(error, part, self.text)._asdict()) from error
