@@ -27,7 +27,7 @@ demo: $(READY) ## see Headrace at work: late events, corrected answers
 test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 13 minutes
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
-test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 minutes
+test-all: $(READY) ## the same with more examples and volume: what CI runs, 30 minutes
 	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
 test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches and starts: in CI too, under 15 minutes
