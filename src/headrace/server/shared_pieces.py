@@ -28,7 +28,7 @@ SHARED_ROWS = 1_000
 #: Pieces that are kept.
 _PIECES = 32
 #: Rows of the log that are read at once to find promises.
-_STEP = 100_000
+_STEP = 10_000
 
 
 def cursor_of(log: EventLog, offset: int) -> str:
@@ -43,8 +43,8 @@ class SharedPieces:
         self._log = log
         self._lock = threading.Lock()
         self._pieces: OrderedDict[tuple[int, int, bool], SubscribedRows] = OrderedDict()
-        #: Up to where promises are known; the offsets after rows with a later promise than all before, and that.
-        self._known = -1
+        #: From where up to where promises are known; the offsets from which a later one is in force, and that one.
+        self._from, self._known = 0, -1
         self._after, self._promises = array("q"), array("q")
 
     def piece(self, start: int, end: int, *, dates: bool) -> SubscribedRows:
@@ -65,23 +65,39 @@ class SharedPieces:
     def at_hand(self, start: int) -> bool:
         """Whether a piece from here to the end is small, and in memory."""
         end = self._log.end
-        return end - start <= SHARED_ROWS and self._known >= start and self._log.in_memory(start, end)
+        known = self._from <= start <= self._known
+        return known and end - start <= SHARED_ROWS and self._log.in_memory(start, end)
 
     def promise(self, offset: int) -> int:
         """The promise in force after the rows before an offset."""
         with self._lock:
+            if self._known < 0:
+                self._from = self._known = offset
+                self._after.append(offset)
+                self._promises.append(self._latest_before(offset))
+            if offset < self._from:
+                return self._latest_before(offset)
             while self._known < offset:
                 start = max(self._known, self._log.first)
                 self._find(start, min(offset, start + _STEP))
-            place = bisect_right(self._after, offset)
-            return self._promises[place - 1] if place else NEG_INFINITY
+            return self._promises[bisect_right(self._after, offset) - 1]
+
+    def _latest_before(self, offset: int) -> int:
+        """The latest promise of the rows before an offset, since promises grow."""
+        while offset > self._log.first:
+            start = max(self._log.first, offset - _STEP)
+            rows = self._log.rows(start, offset)[1]
+            found = pc.max(rows.filter(pc.equal(rows["kind"], "cti"))["le"]).as_py()
+            if found is not None:
+                return int(found)
+            offset = start
+        return NEG_INFINITY
 
     def _find(self, start: int, end: int) -> None:
         offsets, rows = self._log.rows(start, end)
         of_promises = to_numpy(pc.equal(rows["kind"], "cti"))
         times, after = to_numpy(rows["le"])[of_promises], offsets[of_promises] + 1
-        latest = self._promises[-1] if len(self._promises) else NEG_INFINITY
-        highest = np.maximum.accumulate(np.r_[latest, times])
+        highest = np.maximum.accumulate(np.r_[self._promises[-1], times])
         grows = highest[1:] > highest[:-1]
         self._after.extend(after[grows].tolist())
         self._promises.extend(times[grows].tolist())

@@ -177,8 +177,9 @@ def test_subscriptions_share_pieces_and_read_promises_once(tmp_path: Path, monke
     rows = log.rows
     monkeypatch.setattr(log, "rows", lambda start, end: read.append((start, end)) or rows(start, end))
     second = LogSubscription("out", log, ROWS, cursor="000007.20", shared=shared)
-    early = LogSubscription("out", log, ROWS, cursor="000007.2", shared=shared)
     assert read == []
+    early = LogSubscription("out", log, ROWS, cursor="000007.2", shared=shared)
+    read.clear()
     assert second.at_hand
     log.append(pa.Table.from_pylist([event("insert", "b", 1, 5)], schema=log.schema.arrow))
     assert second.at_hand
@@ -189,6 +190,21 @@ def test_subscriptions_share_pieces_and_read_promises_once(tmp_path: Path, monke
     assert read == [(20, 21), (20, 21)], "the rows, and their promises"
     later = [one.cti for one in pieces(early, 1)]
     assert later == [NEG_INFINITY] * 2 + [3] * 17
+
+
+def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headrace.server.shared_pieces._STEP", 5)
+    log = log_at(tmp_path, ROWS)
+    for number in range(20):
+        row = {"kind": "cti", "le": number} if number in (3, 12) else event("insert", "a", number, 0)
+        log.append(pa.Table.from_pylist([row], schema=log.schema.arrow))
+    read: list[tuple[int, int]] = []
+    rows = log.rows
+    monkeypatch.setattr(log, "rows", lambda start, end: (read.append((start, end)), rows(start, end))[1])
+    assert LogSubscription("out", log, ROWS, cursor="000007.19").next(0).cti == 12
+    assert read == [(14, 19), (9, 14), (19, 20), (19, 20)], "promises before it, rows, promises of the rows"
+    read.clear()
+    assert LogSubscription("out", log, ROWS, cursor="000007.2").next(0, 1).cti == NEG_INFINITY
 
 
 def test_cursors_that_cannot_go_on(tmp_path: Path):
