@@ -10,6 +10,5 @@
 
 from headrace.server.modules.installed import ServerModules
 from headrace.server.modules.stored import Package
-from headrace.server.modules.wheel import Wheel, checksum_of, read_wheel
 
-__all__ = ["Package", "ServerModules", "Wheel", "checksum_of", "read_wheel"]
+__all__ = ["Package", "ServerModules"]

@@ -6,7 +6,7 @@ version of its name. A process that dies in between leaves a folder without a ro
 
 Statements find the current version. What a statement creates is stored with the packages that it used, and a start
 executes it again with those: a query keeps the version that it began with until it is dropped. A view is bound where it
-is used, so it has no version. A version that is neither current nor in use is removed.
+is used, so it has no version. A version that is neither current nor in use is removed at the next install or start.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import Any
-
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING, Any
 
 from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HeadraceError, ModuleError, nearest
 from headrace.modules.registry import checked_module, describe_module, module_names
 from headrace.server.modules.shading import shaded
-from headrace.server.modules.stored import OfferedModule, Package, StoredPackages
-from headrace.server.modules.wheel import Wheel
+from headrace.server.modules.stored import OfferedModule, Package, StoredPackages, package_key
 from headrace.sql.bind.names import SQL_AGGREGATES, SQL_FUNCTIONS
+
+if TYPE_CHECKING:
+    from headrace.server.modules.wheel import Wheel
 
 __all__ = ["ServerModules"]
 
@@ -39,9 +39,13 @@ _log = logging.getLogger("headrace.server")
 
 
 class _Binding(threading.local):
-    """What a thread binds: the packages that it has used, and those that it may use, None for the current ones."""
+    """What a thread binds: the packages that it has used, and those that it may use, None for the current ones.
+
+    `tried` are the packages as they would be after an install.
+    """
 
     def __init__(self) -> None:
+        self.tried: Mapping[int, Package] | None = None
         self.used: set[int] = set()
         self.only: frozenset[int] | None = None
 
@@ -49,7 +53,8 @@ class _Binding(threading.local):
 class ServerModules(Mapping[str, Any]):
     """The installed modules by name: classes and functions, imported when they are first asked for.
 
-    `lock` is held by who binds a statement, and by changes of what names mean.
+    `lock` is held by changes of what names mean; statements that only look are bound without it, so what they read is
+    replaced, and never changed.
     """
 
     def __init__(self, folder: Path, lock: threading.RLock) -> None:
@@ -62,6 +67,7 @@ class ServerModules(Mapping[str, Any]):
     def open(self, stored: StoredPackages) -> None:
         """Read what is installed; the folder is on the path of imports until `close`."""
         self._stored = stored
+        self.folder.mkdir(parents=True, exist_ok=True)  # else imports that looked there never look again
         if str(self.folder) not in sys.path:
             sys.path.append(str(self.folder))
         self._packages = {package.id: package for package in stored.all()}
@@ -98,9 +104,9 @@ class ServerModules(Mapping[str, Any]):
         return sum(len(package.modules) for package in self._visible())
 
     def _visible(self) -> list[Package]:
-        only = self._binding.only
+        only, tried = self._binding.only, self._binding.tried
         return [
-            package for package in self._packages.values()
+            package for package in (self._packages if tried is None else tried).values()
             if (package.current if only is None else package.id in only)
         ]  # fmt: skip
 
@@ -129,13 +135,14 @@ class ServerModules(Mapping[str, Any]):
             if there is not None and there.current:
                 return there, False
             self._check_names(wheel)
+            with self._lock:
+                self.collect(spared=wheel.checksum)  # not what is replaced now: a running SELECT may use it
             modules = there.modules if there is not None else self._unpacked(wheel)
             try:
                 with self._lock:
                     self._try_views(wheel, modules, there, check)
                     package = self._stored.install(wheel, modules, owner)
                     self._packages = {one.id: one for one in self._stored.all()}
-                    self.collect()
             except BaseException:
                 if there is None:
                     self._discard(wheel.folder)
@@ -145,7 +152,7 @@ class ServerModules(Mapping[str, Any]):
     def remove(self, name: str) -> list[Package]:
         """Remove all versions of a package that nothing uses."""
         with self._installing, self._lock:
-            found = [one for one in self._packages.values() if one.key == canonicalize_name(name)]
+            found = [one for one in self._packages.values() if one.key == package_key(name)]
             if not found:
                 known = sorted({one.name for one in self._packages.values()})
                 raise ModuleError(
@@ -162,15 +169,21 @@ class ServerModules(Mapping[str, Any]):
             self._forget_packages(found)
             return found
 
-    def collect(self) -> None:
-        """Remove versions that are neither current nor in use, and folders that belong to no package."""
+    def collect(self, spared: str = "") -> None:
+        """Remove versions that are neither current nor in use, and folders that belong to no package.
+
+        The version with the checksum `spared` stays.
+        """
         in_use = {user.package for user in self._stored.users()}
-        old = [one for one in self._packages.values() if not one.current and one.id not in in_use]
+        old = [
+            one for one in self._packages.values()
+            if not one.current and one.id not in in_use and one.checksum != spared
+        ]  # fmt: skip
         if old:
             self._stored.remove(one.id for one in old)
             self._forget_packages(old)
         known = {one.folder for one in self._packages.values()}
-        for path in self.folder.glob("*") if self.folder.is_dir() else ():
+        for path in self.folder.glob("*"):
             if path.name not in known and path.name.lstrip(".").startswith(WHEEL_PREFIX):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -190,7 +203,7 @@ class ServerModules(Mapping[str, Any]):
 
     def _check_names(self, wheel: Wheel) -> None:
         """Refuse names that mean something else."""
-        own = canonicalize_name(wheel.name)
+        own = package_key(wheel.name)
         others = {
             module.name: str(package) for package in self._packages.values()
             if package.current and package.key != own for module in package.modules
@@ -229,21 +242,20 @@ class ServerModules(Mapping[str, Any]):
         """Call `check` as if the wheel were the current version."""
         number = there.id if there is not None else 0  # the catalog counts from 1
         new = Package(number, wheel.name, wheel.version, wheel.checksum, wheel.folder, tuple(modules), "", current=True)
-        before = self._packages
-        rest = {one.id: one for one in before.values() if one.key != new.key}
-        self._packages = {**rest, number: new}
+        rest = {one.id: one for one in self._packages.values() if one.key != new.key}
+        self._binding.tried = {**rest, number: new}
         try:
             with self.binding():
                 check(new)
         finally:
-            self._packages = before
+            self._binding.tried = None
             self._loaded = {key: value for key, value in self._loaded.items() if key[0] != 0}
 
     def _forget_packages(self, packages: list[Package]) -> None:
-        for package in packages:
-            self._packages.pop(package.id, None)
-            self._discard(package.folder)
         gone = {package.id for package in packages}
+        self._packages = {number: one for number, one in self._packages.items() if number not in gone}
+        for package in packages:
+            self._discard(package.folder)
         self._loaded = {key: value for key, value in self._loaded.items() if key[0] not in gone}
 
     def _discard(self, folder: str) -> None:
@@ -272,8 +284,9 @@ def _described(wheel: Wheel, name: str, place: str) -> OfferedModule:
 
 
 def _forget(folder: str) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == folder]:
-        del sys.modules[name]
+    for name in list(sys.modules):  # other threads may import meanwhile
+        if name.partition(".")[0] == folder:
+            sys.modules.pop(name, None)
 
 
 def _flush(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from headrace.server.access import check_role
 from headrace.server.interface import Said, Who
 from headrace.server.modules.installed import ServerModules
 from headrace.server.modules.stored import Package
-from headrace.server.modules.wheel import checksum_of, read_wheel
 from headrace.sql.outcomes import Outcome, ShownTable
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class ModuleRequests:
 
     def install_modules(self, wheel: bytes) -> Said:
         """Install the modules of a wheel, as a whole or not at all."""
-        what = f"INSTALL MODULES sha256 {checksum_of(wheel)}"
+        from headrace.server.modules.wheel import read_wheel  # takes time to load, and few servers need it
+
+        what = f"INSTALL MODULES sha256 {hashlib.sha256(wheel).hexdigest()}"
         try:
             check_role(self.who, "admin", "INSTALL MODULES")
             found = read_wheel(wheel, self.server.limits)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-
-from packaging.utils import canonicalize_name
 
 from headrace.server.access.database import AccessDatabase
 
 if TYPE_CHECKING:
     from headrace.server.modules.wheel import Wheel
 
-__all__ = ["TABLES", "OfferedModule", "Package", "StoredPackages", "User"]
+__all__ = ["TABLES", "OfferedModule", "Package", "StoredPackages", "User", "package_key"]
 
 #: A row of `packages` makes a package installed: its folder was whole before. `current` is the version that names mean.
 TABLES = """
@@ -27,6 +26,11 @@ CREATE TABLE IF NOT EXISTS uses (
     object INTEGER NOT NULL, package INTEGER NOT NULL, PRIMARY KEY (object, package)
 ) WITHOUT ROWID;
 """
+
+
+def package_key(name: str) -> str:
+    """The name of a package as installers compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class OfferedModule(NamedTuple):
@@ -56,8 +60,7 @@ class Package:
 
     @property
     def key(self) -> str:
-        """Its name as installers compare names."""
-        return canonicalize_name(self.name)
+        return package_key(self.name)
 
 
 class User(NamedTuple):
@@ -101,9 +104,9 @@ class StoredPackages:
                     time.time(),
                 ),
             )
-            key = canonicalize_name(wheel.name)
+            key = package_key(wheel.name)
             rows = database.execute("SELECT id, name, checksum FROM packages").fetchall()
-            same = {checksum: number for number, name, checksum in rows if canonicalize_name(name) == key}
+            same = {checksum: number for number, name, checksum in rows if package_key(name) == key}
             new = same.pop(wheel.checksum)
             database.execute("UPDATE packages SET current = 1 WHERE id = ?", (new,))
             for old in same.values():

@@ -29,14 +29,14 @@ from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, parse_tag
-from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HeadraceError, ModuleError
 from headrace.server.access.limits import Limits
+from headrace.server.modules.stored import package_key
 
-__all__ = ["Wheel", "checksum_of", "read_wheel"]
+__all__ = ["Wheel", "read_wheel"]
 
 _GROUP = "headrace.modules"
 _ADAPTERS = ("headrace.sources", "headrace.sinks")
@@ -47,11 +47,6 @@ _ENTRY = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)\s*:\s*(?P<attrib
 _MODULE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-
-
-def checksum_of(data: bytes) -> str:
-    """The checksum of a wheel."""
-    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Wheel:
     @property
     def folder(self) -> str:
         """The name under which its packages are imported: no other wheel has it."""
-        words = re.sub(r"\W", "_", f"{canonicalize_name(self.name)}_{self.version}")
+        words = re.sub(r"\W", "_", f"{package_key(self.name)}_{self.version}")
         return f"{WHEEL_PREFIX}{words}_{self.checksum[:16]}"
 
 
@@ -98,7 +93,13 @@ def read_wheel(data: bytes, limits: Limits | None = None) -> Wheel:
     _check_plain(name, files, about, about_wheel)
     _check_record(name, files, about)
     _check_needs(name, described)
-    return Wheel(name, version, checksum_of(data), _entries(name, files.get(f"{about}/entry_points.txt", b"")), files)
+    return Wheel(
+        name,
+        version,
+        hashlib.sha256(data).hexdigest(),
+        _entries(name, files.get(f"{about}/entry_points.txt", b"")),
+        files,
+    )
 
 
 def _files(archive: zipfile.ZipFile, limits: Limits) -> Iterator[tuple[str, bytes]]:

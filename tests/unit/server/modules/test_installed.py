@@ -133,7 +133,10 @@ def test_an_older_version_becomes_current_again(start: Callable[[], ServerConnec
     client.install_modules(tallies("value * 10", "2.0"))
     assert "tallies 1.0" in client.install_modules(tallies()).message
     assert [line[2:] for line in shown(client)] == [("1.0", "current", "old")] * 2
-    assert len(folders(client)) == 1  # nothing used the other one
+    assert asked(client, "SELECT tests.tally(price) AS n FROM items") == [{"n": 8}]
+    assert len(folders(client)) == 2
+    client = start()
+    assert len(folders(client)) == 1  # nothing uses the other one
     assert asked(client, "SELECT tests.tally(price) AS n FROM items") == [{"n": 8}]
 
 

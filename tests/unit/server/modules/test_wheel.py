@@ -11,8 +11,8 @@ from tests.wheels import TALLY, tallies, wheel, zipped
 
 from headrace.errors import HeadraceError, LimitError, ModuleError
 from headrace.server.access import Limits
-from headrace.server.modules import read_wheel
 from headrace.server.modules.shading import shaded
+from headrace.server.modules.wheel import read_wheel
 
 FILES = {"tallies/__init__.py": ""}
 ENTRY = {"a.b": "tallies:C"}

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.wheels import tallies
 
 from headrace.server.core import HeadraceServer
+from headrace.server.interface import Who
 from headrace.server.postgres import PostgresListener, listening
 
 
@@ -45,6 +47,16 @@ def test_roles_hold_for_every_statement(server: HeadraceServer, listener: Postgr
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             writer.execute("SELECT id FROM t INTO FILE ('/somewhere/else')")
         assert reader.execute("SELECT count(*) AS n FROM t").fetchone() == (1,)
+
+
+def test_modules_are_shown(server: HeadraceServer, listener: PostgresListener):
+    server.connect(Who("ann", "admin")).install_modules(tallies())
+    with connected(server, listener, "reader") as reader:
+        shown = reader.execute("SHOW MODULES")
+        assert [column.name for column in shown.description or ()] == [
+            "module", "kind", "package", "version", "checksum", "state", "used_by", "summary",
+        ]  # fmt: skip
+        assert next(row[:4] for row in shown.fetchall() if row[4]) == ("tests.tally", "aggregate", "tallies", "1.0")
 
 
 def test_without_a_token_nobody_enters(server: HeadraceServer, listener: PostgresListener):
