@@ -18,6 +18,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     ├── TableError         a change that a table does not allow              (ValueError)
     ├── SqlError           an invalid text of Headrace SQL                   (ValueError)
     ├── IntentError        an intent that is empty or contradictory          (ValueError)
+    ├── TraceError         a question about a traced run without an answer   (LookupError)
     ├── HistoryError       a query that cannot run as batch SQL              (ValueError)
     │   └── Undecided      stored rows do not show which were late
     ├── Diverged           a loop that never ends                            (RuntimeError)
@@ -77,6 +78,7 @@ __all__ = [
     "Superseded",
     "TableError",
     "TimeError",
+    "TraceError",
     "Unavailable",
     "Undecided",
     "UnknownColumn",
@@ -344,6 +346,12 @@ class Undecided(HistoryError):
     """The stored rows do not show which of them were late."""
 
     code = "UNDECIDED"
+
+
+class TraceError(HeadraceError, LookupError):
+    """A question about a traced run that has no answer: the row is not there, or an operator cannot say its causes."""
+
+    code = "TRACE"
 
 
 class Diverged(HeadraceError, RuntimeError):

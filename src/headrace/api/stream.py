@@ -408,7 +408,8 @@ class Stream(Hinting):
     ) -> TracedRun:
         """Run bounded inputs to their end in this process, and keep what every operator did in every batch.
 
-        The query runs as it is written. The result has Arrow tables: `operators`, `batches`, `edges` and `changes`.
+        The query runs as it is written. The result has Arrow tables: `operators`, `batches`, `edges` and `changes`,
+        and `why` goes from an answer back to the events that caused it.
         `batch_rows` bounds a batch, as in `run`; with 1, every row is a batch. `state=True` also keeps what operators
         remembered after each batch.
         """

@@ -9,7 +9,8 @@ from headrace.host.driving.shedding import using_every_row
 from headrace.host.live_tables import as_of_now
 from headrace.io.origins import AdapterRead, endless_origins
 from headrace.plan.nodes import Node, sources_of
-from headrace.tracing.traced import TracedRun, trace_local
+from headrace.tracing.record import record_local
+from headrace.tracing.traced import TracedRun
 
 __all__ = ["traced"]
 
@@ -26,4 +27,4 @@ def traced(node: Node, *, batch_rows: int | None, state: bool, consistency: Cons
             allowed="files, tables, events, data frames, and hosts with a limit",
             instead="a trace of the files or events that the service gave",
         )
-    return trace_local(outputs, batch_rows=batch_rows, state=state)
+    return TracedRun(record_local(outputs, batch_rows=batch_rows, state=state))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.loading import Target, find_stream
 from headrace.errors import PlanError
+
+if TYPE_CHECKING:
+    from headrace.api.stream import Stream
+    from headrace.expr import Expr
 
 __all__ = ["command"]
 
@@ -29,6 +33,10 @@ def command(
     batch_rows: Annotated[
         int | None, typer.Option(min=1, help="The rows of a batch. Default: as the query reads its input.")
     ] = None,
+    why: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help="Print why the one answer with this condition is there: \"k = 'a'\"."),
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help=f"Write the tables {', '.join(_TABLES)} as Parquet files into this folder.")
     ] = None,
@@ -40,6 +48,7 @@ def command(
     """
     name, stream = find_stream(target)
     chosen = None if batches is None else _batches(batches)
+    condition = None if why is None else _condition(stream, why)
     trace = stream.trace(batch_rows=batch_rows)
     if save is not None:
         # Imported here, since `headrace --help` does not need it.
@@ -48,10 +57,25 @@ def command(
         save.mkdir(parents=True, exist_ok=True)
         for table in _TABLES:
             pq.write_table(getattr(trace, table), save / f"{table}.parquet")
-    if operator is not None or chosen is not None:
+    if condition is not None:
+        typer.echo(trace.why(condition))
+    elif operator is not None or chosen is not None:
         trace.show(operator, batches=chosen, n=rows)
     else:
         typer.echo(f"{name}: {trace}")
+
+
+def _condition(stream: Stream, text: str) -> Expr:
+    """A condition on answers, written in SQL."""
+    # Imported here, since `headrace --help` does not need them.
+    from headrace.plan.nodes import Where, walk
+    from headrace.sql import sql
+
+    chosen = sql(f"SELECT * FROM answers WHERE {text}", answers=stream).node  # noqa: S608 - the user's own condition
+    for node in walk(chosen):
+        if isinstance(node, Where) and node.input == stream.node:
+            return node.predicate
+    raise PlanError("this is not a condition on one answer", given=text, allowed="columns of the answer and values")
 
 
 def _batches(text: str) -> range:

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.changes import Changes
+from headrace.columnar import concat, factorize
 from headrace.host.local.run import Judged, Reports, Runner, TakenBatch
 from headrace.host.report import operators_of
 from headrace.operators.admit import as_changes
 from headrace.operators.kernel import Data
+from headrace.operators.reference.rows import Row, table_of
 from headrace.plan.nodes import Diverted, Node, Source
 from headrace.plan.policies import Physical
 from headrace.progress import Progress
@@ -21,7 +24,7 @@ from headrace.stages.cut import Line
 from headrace.stages.stage import intake_progress
 from headrace.trace import Trace
 
-__all__ = ["RecordedBatch", "Recorder", "changes_of", "state_rows"]
+__all__ = ["EventFilter", "RecordedBatch", "Recorder", "changes_of", "state_rows"]
 
 #: The saved form of each trace of a kernel, and its segments.
 _State = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Segment]]]
@@ -91,6 +94,25 @@ class Recorder:
     def _keep(self, fingerprint: str, changes: Changes) -> None:
         if len(changes):
             self._now.changes.setdefault(fingerprint, []).append(changes)
+
+
+class EventFilter:
+    """Leaves events of a source out. Of physical events, all that name one payload and start."""
+
+    def __init__(self, source: Source, gone: Sequence[Row]) -> None:
+        self._physical = isinstance(source.lifetime, Physical)
+        rows = [(le, le if self._physical else re, payload) for le, re, payload in gone]
+        table = table_of(rows, source.schema)
+        self._gone = table.select(["le", "re", *source.schema.names])
+
+    def __call__(self, accepted: Changes) -> Changes:
+        if not self._gone.num_rows or not len(accepted):
+            return accepted
+        payload = accepted.payload.select(self._gone.column_names[2:])
+        times = [pa.array(accepted.le), pa.array(accepted.le if self._physical else accepted.re)]
+        events = pa.table([*times, *payload.columns], names=self._gone.column_names)
+        codes, _ = factorize(concat([self._gone, events]))
+        return accepted.filter(~np.isin(codes[self._gone.num_rows :], codes[: self._gone.num_rows]))
 
 
 def _state(traces: Mapping[str, Trace]) -> _State:

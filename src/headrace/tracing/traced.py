@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,57 +15,22 @@ from headrace.columnar import Int64s
 from headrace.display.words import clipped, counted
 from headrace.errors import PlanError
 from headrace.events import history
-from headrace.host.local.measured import tapped_batches
-from headrace.host.local.run import Runner
-from headrace.host.received import received
-from headrace.host.result import FinishedRun
+from headrace.expr import Expr
 from headrace.io.console import show_table
-from headrace.optimizer import Rule
-from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
-from headrace.optimizer.read_tables import read_tables
-from headrace.plan.nodes import Combine, Diverted, Failures, Merge, Node, Orphans, Output
-from headrace.progress import Progress
-from headrace.stages.cut import Line, line_of
+from headrace.operators.reference.rows import Row
+from headrace.plan.nodes import Combine, Diverted, Failures, Orphans
 from headrace.time import INFINITY, NEG_INFINITY
-from headrace.tracing.recording import RecordedBatch, Recorder, changes_of, state_rows
+from headrace.tracing.record import TracedOperator, TraceRecord
+from headrace.tracing.recording import RecordedBatch, state_rows
+from headrace.tracing.retracted import why_retracted
+from headrace.tracing.why import Explainer, Why, chosen_row
 
-__all__ = ["TracedOperator", "TracedRun", "trace_local"]
+__all__ = ["TracedRun"]
 
-#: The rules of a traced query: it runs as it is written.
-TRACED_RULES: tuple[Rule, ...] = (read_tables, combine_before_shuffle)
 #: Second outputs of other operators.
 _SIDES = (Diverted, Failures, Orphans)
 #: The columns of `changes` besides those of the operators.
 _OWN = ("batch", "operator", "le", "re", "weight")
-
-
-def trace_local(outputs: Sequence[Output], *, batch_rows: int | None = None, state: bool = False) -> TracedRun:
-    """Run to the end of all sources, and keep everything."""
-    with received(outputs) as bounded:
-        line = line_of(bounded, 1, TRACED_RULES)
-        recorder = Recorder(line, state=state)
-        runner = Runner(line, 1, None, tap=recorder)
-        for taken in tapped_batches(runner, batch_rows):
-            runner.run(taken)
-            recorder.end_batch(runner, taken)
-        runner.end()
-        recorder.end_batch(runner)
-    return TracedRun(line, recorder.batches, runner.done)
-
-
-@dataclass(frozen=True)
-class TracedOperator:
-    """An operator of a traced query: its number, its node, and the numbers of those it reads."""
-
-    number: int
-    node: Node
-    inputs: tuple[int, ...]
-    #: The fingerprint of the node that ran, by which its changes are kept.
-    key: str
-
-    @property
-    def text(self) -> str:
-        return self.node.describe()
 
 
 class TracedRun:
@@ -75,10 +40,8 @@ class TracedRun:
     input. `operators`, `edges`, `batches` and `changes` are Arrow tables, made when they are first asked for.
     """
 
-    def __init__(self, line: Line, recorded: Sequence[RecordedBatch], done: FinishedRun) -> None:
-        self._line, self._recorded, self._done = line, recorded, done
-        self._operators = list(_operators(line))
-        self._by_key = {operator.key: operator for operator in self._operators}
+    def __init__(self, record: TraceRecord) -> None:
+        self.record = record
 
     # --- tables ------------------------------------------------------------------------------------------------------
 
@@ -86,9 +49,9 @@ class TracedRun:
     def operators(self) -> pa.Table:
         """A row for each operator: what it is, which it reads, and its changes, time and largest state in all."""
         rows = []
-        for operator in self._operators:
-            parts = [changes for _, changes in self._changes(operator)]
-            sizes = [batch.sizes[operator.key] for batch in self._recorded if operator.key in batch.sizes]
+        for operator in self.record.operators:
+            parts = [changes for _, changes in self.record.changes_by_batch(operator)]
+            sizes = [batch.sizes[operator.key] for batch in self.record.batches if operator.key in batch.sizes]
             rows.append({
                 "operator": operator.number,
                 "kind": type(operator.node).__name__,
@@ -96,7 +59,7 @@ class TracedRun:
                 "inputs": list(operator.inputs),
                 "changes": sum(map(len, parts)),
                 "removals": sum(int((part.weight < 0).sum()) for part in parts),
-                "seconds": sum(self._seconds(batch, operator) for batch in self._recorded),
+                "seconds": sum(self._seconds(batch, operator) for batch in self.record.batches),
                 "state_rows": max((size["rows"] for size in sizes), default=None),
                 "state_bytes": max((size["bytes"] for size in sizes), default=None),
             })  # fmt: skip
@@ -109,9 +72,9 @@ class TracedRun:
         A CTI is null before the first promise, and at the end of the input, when it is infinite.
         """
         rows = []
-        for number, batch in enumerate(self._recorded):
-            for operator in self._operators:
-                now, size = self._progress(operator, number), batch.sizes.get(operator.key, {})
+        for number, batch in enumerate(self.record.batches):
+            for operator in self.record.operators:
+                now, size = self.record.progress_of(operator, number), batch.sizes.get(operator.key, {})
                 rows.append({
                     "batch": number,
                     "operator": operator.number,
@@ -129,13 +92,15 @@ class TracedRun:
     def edges(self) -> pa.Table:
         """A row for each batch and edge: which operator gave how many changes to which, and its CTI after the batch."""
         rows = []
-        for number, batch in enumerate(self._recorded):
-            for operator in self._operators:
+        for number, batch in enumerate(self.record.batches):
+            for operator in self.record.operators:
                 for position, producer in enumerate(self._fed_by(operator)):
                     parts = batch.changes.get(producer.key, ())
                     removals = sum(int((part.weight < 0).sum()) for part in parts)
                     edge = (number, producer.number, operator.number, position, sum(map(len, parts)), removals)
-                    rows.append(dict(zip(_EDGES.names, (*edge, self._progress(producer, number).cti), strict=True)))
+                    rows.append(
+                        dict(zip(_EDGES.names, (*edge, self.record.progress_of(producer, number).cti), strict=True))
+                    )
         return self._shown_times(pa.Table.from_pylist(rows, schema=_EDGES), "cti")
 
     @cached_property
@@ -145,45 +110,93 @@ class TracedRun:
         Columns that an operator does not have are null. If columns of one name have several types, those of the later
         operators have their type in their name; `of` gives the changes of one operator with its own columns.
         """
-        known: dict[str, pa.DataType] = {}
-        tables = []
-        for operator in self._operators:
-            table = self._table(operator)
-            names = []
-            for column in table.schema:
-                kept = known.setdefault(column.name, column.type)
-                names.append(column.name if kept == column.type else f"{column.name} {column.type}")
-            tables.append(table.rename_columns(names))
-        return shown(pa.concat_tables(tables, promote_options="default"), dates=self.dates)
+        return self._wide([self._table(operator) for operator in self.record.operators])
 
     def of(self, operator: int, *, batches: range | None = None) -> pa.Table:
         """The changes that one operator gave, with its columns; by default in all batches."""
-        return shown(self._table(self._operator(operator), batches), dates=self.dates)
+        return shown(self._table(self.record.operator(operator), batches), dates=self.record.dates)
 
     def history(self, operator: int | None = None, batch: int | None = None) -> pa.Table:
         """The history (CHT) of an operator after a batch: by default, that of the output at the end."""
-        found = self._operator(operator) if operator is not None else self._output
-        return shown(history(self._changes_until(found, batch)), dates=self.dates)
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        return shown(history(self.record.changes_until(found, batch)), dates=self.record.dates)
 
     def state(self, operator: int, batch: int | None = None) -> dict[str, pa.Table]:
         """The state of an operator after a batch, by default the last but the end: its tables, by name."""
-        found = self._operator(operator)
-        number = self._number(batch, default=max(0, len(self._recorded) - 2))
-        if found.node.linear or not any(recorded.states for recorded in self._recorded):
+        found = self.record.operator(operator)
+        number = self.record.number(batch, default=max(0, len(self.record.batches) - 2))
+        if found.node.linear or not any(recorded.states for recorded in self.record.batches):
             raise PlanError(
                 "this state is not kept",
                 given=f"#{operator} {clipped(found.text, 60)}",
                 allowed="operators with a state, in a trace that keeps it",
                 instead="stream.trace(state=True)",
             )
-        kept = self._recorded[number].states.get(found.key, {})
+        kept = self.record.batches[number].states.get(found.key, {})
         tables = {name: state_rows(*saved) for name, saved in kept.items()}
         return {name: table for name, table in tables.items() if table is not None}
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def why(
+        self,
+        row: Mapping[str, Any] | Expr | None = None,
+        *,
+        operator: int | None = None,
+        batch: int | None = None,
+        **columns: Any,
+    ) -> Why:
+        """Why an event is there: the steps back to exactly the input events that caused it.
+
+        The event is the one with these values, or the one that fulfils a predicate: `why(symbol="A", price=10.5)`,
+        `why(col("price") > 11)`. By default it is an answer at the end; `operator` and `batch` choose another history.
+        The input events are in `.inputs`; printed, it shows the steps, with windows and matches in between.
+        """
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        explainer = Explainer(self.record, self.record.number(batch))
+        return explainer.why(found, chosen_row(found, explainer.changes(found), row, columns))
+
+    def why_retracted(self, *, operator: int | None = None, **columns: Any) -> Why:
+        """Why an event was taken back, the last time that it was: the events that came or went in that batch.
+
+        The event has these values, also of `le` and `re`. Printed, the answer shows the steps back to the inputs.
+        """
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        return why_retracted(self.record, found, columns)
+
+    def without(self, *rows: tuple[int, Mapping[str, Any]]) -> TracedRun:
+        """The same run without some input events, each as the number of its operator and its values.
+
+        Lateness and progress stay as they were, so that only the events themselves are missing.
+        """
+        gone: dict[str, list[Row]] = {}
+        for number, values in rows:
+            source = self.record.source_of(self.record.operator(number))
+            gone.setdefault(source.fingerprint, []).append(
+                chosen_row(
+                    self.record.operator(number), self.record.changes_until(self.record.operator(number)), values, {}
+                )
+            )
+        return TracedRun(self.record.replayed(gone))
+
+    def forward(self, row: Mapping[str, Any] | Expr | None = None, *, operator: int = 1, **columns: Any) -> pa.Table:
+        """What became of an input event: how all histories differ from those of the same run without it.
+
+        A row has a `weight` of 1 if it is there because of the event, and of -1 if the event keeps it away, at the end.
+        """
+        found = self.record.operator(operator)
+        event = chosen_row(found, self.record.changes_until(found), row, columns)
+        other = self.record.replayed({self.record.source_of(found).fingerprint: [event]})
+        parts = []
+        for one in self.record.operators:
+            changes = Changes.concat([self.record.changes_until(one), other.changes_until(one).negated()]).consolidate()
+            parts.append((one, [(0, changes)]))
+        return self._wide([self._table_of(one, changes).drop_columns(["batch"]) for one, changes in parts])
 
     # --- texts -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        count = len(self._recorded) - 1
+        count = len(self.record.batches) - 1
         lines = [f"Trace of {count:,} batch{'' if count == 1 else 'es'}, and the end of the input"]
         for row in self.operators.to_pylist():
             reads = f" ← {', '.join(f'#{number}' for number in row['inputs'])}" if row["inputs"] else ""
@@ -195,57 +208,22 @@ class TracedRun:
 
     def show(self, operator: int | None = None, *, batches: range | None = None, n: int = 20) -> None:
         """Print the changes of an operator, by default of the output."""
-        found = self._operator(operator) if operator is not None else self._output
-        show_table(shown(self._table(found, batches), dates=self.dates), n)
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        show_table(shown(self._table(found, batches), dates=self.record.dates), n)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def dates(self) -> bool:
-        """Whether its times are dates."""
-        return any(operator.node.dates for operator in self._operators)
-
-    @property
-    def _output(self) -> TracedOperator:
-        return self._by_key[self._line.outputs[0].input.fingerprint]
-
-    def _operator(self, number: int) -> TracedOperator:
-        if type(number) is not int or not 1 <= number <= len(self._operators):
-            raise PlanError(
-                "there is no such operator in this trace", given=number, allowed=f"1 to {len(self._operators)}"
-            )
-        return self._operators[number - 1]
-
     def _fed_by(self, operator: TracedOperator) -> list[TracedOperator]:
         """The operators whose changes it gets; side outputs get none."""
-        return [] if isinstance(operator.node, _SIDES) else [self._operator(number) for number in operator.inputs]
-
-    def _number(self, batch: int | None, default: int | None = None) -> int:
-        last = len(self._recorded) - 1
-        if batch is None:
-            return last if default is None else default
-        if type(batch) is not int or not 0 <= batch <= last:
-            raise PlanError("there is no such batch in this trace", given=batch, allowed=f"0 to {last}")
-        return batch
-
-    def _changes(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
-        return changes_of(self._recorded, operator.key)
-
-    def _changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
-        """All changes of an operator up to a batch."""
-        last = self._number(batch)
-        parts = [changes for number, changes in self._changes(operator) if number <= last]
-        return Changes.concat([Changes.empty(operator.node.schema), *parts])
-
-    def _progress(self, operator: TracedOperator, batch: int) -> Progress:
-        now = self._recorded[batch].progress.get(operator.key, Progress())
-        return Progress(INFINITY, now.high) if batch == len(self._recorded) - 1 else now
+        return [] if isinstance(operator.node, _SIDES) else [self.record.operator(number) for number in operator.inputs]
 
     def _count(self, batch: RecordedBatch, operator: TracedOperator) -> int:
         return sum(map(len, batch.changes.get(operator.key, ())))
 
     def _seconds(self, batch: RecordedBatch, operator: TracedOperator) -> float:
-        combining = [c.fingerprint for c in self._line.nodes if isinstance(c, Combine) and c.aggregate == operator.node]
+        combining = [
+            c.fingerprint for c in self.record.line.nodes if isinstance(c, Combine) and c.aggregate == operator.node
+        ]
         return sum(batch.seconds.get(key, 0.0) for key in [operator.key, *combining])
 
     def _shown_times(self, table: pa.Table, *names: str) -> pa.Table:
@@ -253,12 +231,28 @@ class TracedRun:
         for name in names:
             known = [None if time in (INFINITY, NEG_INFINITY) else time for time in table[name].to_pylist()]
             ticks = pa.array(known, pa.int64())
-            column = ticks.view(DATE) if self.dates else ticks
+            column = ticks.view(DATE) if self.record.dates else ticks
             table = table.set_column(table.column_names.index(name), name, column)
         return table
 
+    def _wide(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Tables of several operators as one."""
+        known: dict[str, pa.DataType] = {}
+        renamed = []
+        for table in tables:
+            names = []
+            for column in table.schema:
+                kept = known.setdefault(column.name, column.type)
+                names.append(column.name if kept == column.type else f"{column.name} {column.type}")
+            renamed.append(table.rename_columns(names))
+        return shown(pa.concat_tables(renamed, promote_options="default"), dates=self.record.dates)
+
     def _table(self, operator: TracedOperator, batches: range | None = None) -> pa.Table:
-        chosen = [(n, part) for n, part in self._changes(operator) if batches is None or n in batches]
+        chosen = [(n, part) for n, part in self.record.changes_by_batch(operator) if batches is None or n in batches]
+        return self._table_of(operator, chosen)
+
+    @staticmethod
+    def _table_of(operator: TracedOperator, chosen: Sequence[tuple[int, Changes]]) -> pa.Table:
         changes = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in chosen)])
         numbers: Int64s = np.repeat([n for n, _ in chosen], [len(part) for _, part in chosen]).astype(np.int64)
         own = (numbers, np.full(len(changes), operator.number), changes.le, changes.re, changes.weight)
@@ -266,18 +260,6 @@ class TracedRun:
         for name, column in zip(changes.payload.column_names, changes.payload.columns, strict=True):
             table = table.append_column(f"{name}_value" if name in _OWN else name, column)
         return table
-
-
-def _operators(line: Line) -> Iterator[TracedOperator]:
-    """The operators of a plan; an aggregate that combines first is one, and outputs are none."""
-    numbers: dict[str, int] = {}
-    for node in line.nodes:
-        if isinstance(node, (Combine, Output)):
-            continue
-        written = node.aggregate if isinstance(node, Merge) else node
-        numbers[node.fingerprint] = len(numbers) + 1
-        inputs = tuple(numbers[child.fingerprint] for child in written.inputs)
-        yield TracedOperator(len(numbers), written, inputs, node.fingerprint)
 
 
 def _schema(**types: pa.DataType) -> pa.Schema:

@@ -252,6 +252,7 @@ class Runner:
                 own = [report for of, parts in reports if of == source for report in parts]
                 intake.replay(judged[source.fingerprint], own)
                 intakes.append(intake)
+        self._reached = dict(progress)
         return TakenBatch(intakes, [], reports, progress, 0)
 
     def run(self, taken: TakenBatch) -> None:

@@ -29,7 +29,7 @@ from headrace.progress import Progress
 from headrace.schema import Field, Schema
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["groups_of", "ordered"]
+__all__ = ["found_windows", "frame_of", "groups_of", "ordered"]
 
 #: The tuples of a window, and its bounds.
 Found = tuple[list[Row], int, int]
@@ -46,20 +46,32 @@ def ordered(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[R
         return _over(node, rows, now)
     assert isinstance(node.window, Ordered)
     out, held = [], []
-    ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
     for keys, tuples in groups_of(node, rows):
-        line = [row for row in tuples if _counts(node.window, row)]
-        found = list(_windows(node, line, seen, ended=ended))
-        for number, (members, le, re) in enumerate(found):
-            if node.final and not _closed(node, found, number, now.cti):
-                continue
+        for members, le, re in found_windows(node, tuples, now):
             for a, b, payload in outputs_of(node, _in_order(node, members), (le, re)):
                 whole = keys | payload
                 out.append((a, b, {name: whole[name] for name in node.schema.names}))
-        held += _holding(node, line, now.cti)
+        held += _holding(node, [row for row in tuples if _counts(node.window, row)], now.cti)
     if now.cti in (INFINITY, NEG_INFINITY):
         return out, now
     return out, Progress(min([now.cti, *held, *_always(node.window, now.cti)]), now.high)
+
+
+def found_windows(node: PerWindow, tuples: list[Row], now: Progress) -> list[Found]:
+    """The windows of a group whose outputs are given."""
+    assert isinstance(node.window, Ordered)
+    ended, seen = now.cti == INFINITY, now.high if now.cti == INFINITY else max(now.cti, now.high)
+    found = list(_windows(node, [row for row in tuples if _counts(node.window, row)], seen, ended=ended))
+    return [w for n, w in enumerate(found) if not node.final or _closed(node, found, n, now.cti)]
+
+
+def frame_of(frame: Frame, tuples: list[Row], i: int) -> list[Row]:
+    """The tuples that a tuple sees."""
+    le = tuples[i][0]
+    members = [row for row in tuples if row[0] <= le] if frame.peers else tuples[: i + 1]
+    if frame.rows is not None:
+        members = members[-frame.rows - 1 :]
+    return members if frame.range is None else [row for row in members if row[0] >= le - frame.range]
 
 
 def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
@@ -72,11 +84,7 @@ def _over(node: Over, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Pr
         for i, (le, re, payload) in enumerate(tuples):
             if not _yields(frame, tuples, i, now):
                 continue
-            members = [row for row in tuples if row[0] <= le] if frame.peers else tuples[: i + 1]
-            if frame.rows is not None:
-                members = members[-frame.rows - 1 :]
-            if frame.range is not None:
-                members = [row for row in members if row[0] >= le - frame.range]
+            members = frame_of(frame, tuples, i)
             start = members[0][0] if frame.range is None else le - frame.range
             for _, _, found in outputs_of(node.aggregate, _in_order(node, members), (start, le + 1)):
                 whole = keys | payload | ({NUMBER: i + 1} if node.numbers else {}) | found

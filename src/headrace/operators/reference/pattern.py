@@ -22,7 +22,7 @@ from headrace.progress import Progress
 from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["match"]
+__all__ = ["found_matches", "match"]
 
 #: The variables of the tuples from the first on; a match if `done`, unfinished if `open`, else only on the way.
 Labels = tuple[str, ...]
@@ -49,6 +49,13 @@ def match(node: Match, rows: Sequence[Row], now: Progress) -> tuple[list[Row], P
     if now.cti in (INFINITY, NEG_INFINITY):
         return out, now
     return out, Progress(min([now.cti, *held]), now.high)
+
+
+def found_matches(node: Match, keys: dict[str, Any], tuples: Sequence[Row]) -> Iterator[tuple[range, list[Row]]]:
+    """The matches among the tuples of a group: their places, and their outputs, whether final or not."""
+    trial = _Trial(node, tuples)
+    for number, (first, way) in enumerate(trial.matches(), 1):
+        yield range(first, first + len(way.labels)), _outputs(node, trial, keys, first, way, number)
 
 
 #: How aggregates are computed of the values of some tuples.

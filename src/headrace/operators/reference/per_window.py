@@ -26,7 +26,7 @@ from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["outputs_of", "per_window"]
+__all__ = ["outputs_of", "per_window", "windows_of"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
@@ -38,9 +38,8 @@ def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[lis
     out = []
     for group in groups.values():
         key_values = {name: value_of(expr, group[0][2], node.input.schema) for name, expr in node.keys}
-        visible = _visible(node, group, now)
-        for span in [s for s in visible if _closed(node, group, s, now.cti)] if node.final else visible:
-            for le, re, payload in outputs_of(node, _members(node, group, span), span):
+        for span, members in windows_of(node, group, now):
+            for le, re, payload in outputs_of(node, members, span):
                 whole = key_values | payload
                 out.append((le, re, {name: whole[name] for name in node.schema.names}))
     held = [time for group in groups.values() for time in _holding(node, group, now.cti)]
@@ -48,6 +47,13 @@ def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[lis
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def windows_of(node: PerWindow, group: list[Row], now: Progress) -> list[tuple[WindowSpan, list[Row]]]:
+    """The windows of a group whose outputs are given, with their members."""
+    visible = _visible(node, group, now)
+    given = [s for s in visible if _closed(node, group, s, now.cti)] if node.final else visible
+    return [(span, _members(node, group, span)) for span in given]
 
 
 def _visible(node: PerWindow, group: list[Row], now: Progress) -> list[WindowSpan]:

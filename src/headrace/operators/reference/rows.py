@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.expr import Expr, evaluate
 from headrace.schema import Schema
 
-__all__ = ["Payload", "Row", "bag", "identity", "rows_of", "table_of", "value_of"]
+__all__ = ["Payload", "Row", "bag", "identity", "row_identity", "rows_of", "table_of", "value_of"]
 
 Payload = dict[str, Any]
 Row = tuple[int, int, Payload]
@@ -32,9 +32,14 @@ def payload_identity(payload: Payload) -> Hashable:
     return tuple((name, identity(value)) for name, value in payload.items())
 
 
+def row_identity(row: Row) -> Hashable:
+    """Equal for rows that are the same event."""
+    return row[0], row[1], payload_identity(row[2])
+
+
 def bag(rows: Iterable[Row]) -> Counter[Hashable]:
     """A history as a bag, for comparisons."""
-    return Counter((le, re, payload_identity(payload)) for le, re, payload in rows)
+    return Counter(map(row_identity, rows))
 
 
 def rows_of(table: pa.Table) -> list[Row]:

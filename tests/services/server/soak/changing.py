@@ -156,7 +156,7 @@ class PsqlWriter(SoakClient):
                 [self.shared.psql, "-X", "-q", self.shared.server.dsn, "-c", text],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
-            if done.returncode == 0 or (repeated and "there are rows with the same key" in done.stderr):
+            if done.returncode == 0 or (repeated and "has a row with this key already" in done.stderr):
                 self.shared.count("changes of a table")
                 return
             assert done.returncode == 2, f"psql ended with {done.returncode}: {text}\n{done.stderr}"

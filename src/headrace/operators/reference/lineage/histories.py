@@ -1,0 +1,127 @@
+"""The histories of an operator's inputs, searched by columns; and the causes that are found in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.changes import Changes
+from headrace.expr import Expr, evaluate
+from headrace.operators.reference.rows import Row, identity, row_identity
+from headrace.progress import Progress
+
+__all__ = ["Cause", "Histories", "Stem", "rows_of_changes", "same_payload"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """An event of an input, and the part that it plays: it is the event itself, a partner, a member, a bound, …"""
+
+    position: int
+    row: Row
+    role: str
+
+
+@dataclass(frozen=True)
+class Stem:
+    """The causes of an event, and what is between them and it: a window, a match, a round of a loop."""
+
+    causes: Sequence[Cause]
+    through: str = ""
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], role: str = "event", position: int = 0) -> Stem:
+        """Causes of one kind."""
+        return cls([Cause(position, row, role) for row in rows])
+
+
+class Histories:
+    """The changes of all inputs up to a batch, each made when it is asked for, and their progress after it."""
+
+    def __init__(self, changes: Sequence[Callable[[], Changes]], progress: Sequence[Progress]) -> None:
+        self._changes, self.progress = changes, list(progress)
+        self._known: dict[int, Changes] = {}
+
+    def changes(self, position: int) -> Changes:
+        """All changes of an input."""
+        if position not in self._known:
+            self._known[position] = self._changes[position]()
+        return self._known[position]
+
+    def find(
+        self,
+        position: int,
+        *,
+        le: int | None = None,
+        re: int | None = None,
+        over: tuple[int, int] | None = None,
+        starts: tuple[int, int] | None = None,
+        ends: tuple[int, int] | None = None,
+        equal: Mapping[str, Any] | None = None,
+        keys: Iterable[tuple[Expr, Any]] = (),
+    ) -> list[Row]:
+        """The events of an input that fulfil all conditions, each as often as it is there.
+
+        They start at `le`, end at `re`, overlap `over`, start or end within `starts` or `ends` (from, before), have
+        columns that `equal` values, and expressions (`keys`) that do.
+        """
+        changes = self.changes(position)
+        mask = np.ones(len(changes), np.bool_)
+        if le is not None:
+            mask &= changes.le == le
+        if re is not None:
+            mask &= changes.re == re
+        if over is not None:
+            mask &= (changes.le < over[1]) & (changes.re > over[0])
+        if starts is not None:
+            mask &= (changes.le >= starts[0]) & (changes.le < starts[1])
+        if ends is not None:
+            mask &= (changes.re >= ends[0]) & (changes.re < ends[1])
+        wanted = dict(equal or {})
+        for name, value in wanted.items():
+            mask &= _equals(changes.payload.column(name), value)
+        found = changes.filter(mask)
+        for expr, value in keys:
+            found = found.filter(_equals(evaluate(expr, found.payload), value))
+        return [row for row in rows_of_changes(found) if same_payload(row[2], wanted)]
+
+    def copies(self, position: int, rows: Sequence[Row]) -> list[Row]:
+        """Events of an input, each as often as it is there."""
+        if not rows:
+            return []
+        changes = self.changes(position)
+        among = np.isin(changes.le, [row[0] for row in rows]) & np.isin(changes.re, [row[1] for row in rows])
+        wanted = set(map(row_identity, rows))
+        return [row for row in rows_of_changes(changes.filter(among)) if row_identity(row) in wanted]
+
+
+def rows_of_changes(changes: Changes) -> list[Row]:
+    """The history that changes sum up to, as rows."""
+    left = changes.consolidate()
+    columns = (left.le.tolist(), left.re.tolist(), left.weight.tolist(), left.payload.to_pylist())
+    if left.payload.num_columns == 0:
+        columns = (*columns[:3], [{} for _ in range(len(left))])
+    return [(le, re, row) for le, re, weight, row in zip(*columns, strict=True) for _ in range(weight)]
+
+
+def same_payload(payload: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a payload has these values."""
+    return all(identity(payload[name]) == identity(value) for name, value in wanted.items())
+
+
+def _equals(column: pa.ChunkedArray | pa.Array, value: Any) -> NDArray[np.bool_]:
+    """The rows with a value; all rows, where a column cannot be compared as a whole."""
+    if value is None:
+        return np.asarray(pc.is_null(column))
+    if isinstance(value, float) and math.isnan(value):
+        return np.asarray(pc.is_nan(column).fill_null(False))
+    if pa.types.is_nested(column.type):
+        return np.ones(len(column), np.bool_)
+    return np.asarray(pc.equal(column, pa.scalar(value, column.type)).fill_null(False))

@@ -1,0 +1,147 @@
+"""The record of a traced run: its operators, and what the recorder has kept of them; it can be run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.changes import Changes
+from headrace.display.words import clipped
+from headrace.errors import PlanError, TraceError
+from headrace.host.local.measured import tapped_batches
+from headrace.host.local.run import Runner
+from headrace.host.received import received
+from headrace.operators.reference.rows import Row
+from headrace.optimizer import Rule
+from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
+from headrace.optimizer.read_tables import read_tables
+from headrace.plan.nodes import Admit, Combine, Merge, Node, Output, Source
+from headrace.progress import Progress
+from headrace.stages.cut import Line, line_of
+from headrace.time import INFINITY
+from headrace.tracing.recording import EventFilter, RecordedBatch, Recorder, changes_of
+
+__all__ = ["TraceRecord", "TracedOperator", "record_local"]
+
+#: The rules of a traced query: it runs as it is written.
+TRACED_RULES: tuple[Rule, ...] = (read_tables, combine_before_shuffle)
+
+
+def record_local(outputs: Sequence[Output], *, batch_rows: int | None = None, state: bool = False) -> TraceRecord:
+    """Run to the end of all sources, and keep everything."""
+    with received(outputs) as bounded:
+        line = line_of(bounded, 1, TRACED_RULES)
+        recorder = Recorder(line, state=state)
+        runner = Runner(line, 1, None, tap=recorder)
+        for taken in tapped_batches(runner, batch_rows):
+            runner.run(taken)
+            recorder.end_batch(runner, taken)
+        runner.end()
+        recorder.end_batch(runner)
+    return TraceRecord(line, recorder.batches)
+
+
+@dataclass(frozen=True)
+class TracedOperator:
+    """An operator of a traced query: its number, its node, and the numbers of those it reads."""
+
+    number: int
+    node: Node
+    inputs: tuple[int, ...]
+    #: The fingerprint of the node that ran, by which its changes are kept.
+    key: str
+
+    @property
+    def text(self) -> str:
+        return self.node.describe()
+
+
+class TraceRecord:
+    """The operators of a traced run by number, and what they gave."""
+
+    def __init__(self, line: Line, batches: Sequence[RecordedBatch]) -> None:
+        self.line, self.batches = line, batches
+        self.operators = list(_operators(line))
+
+    @cached_property
+    def dates(self) -> bool:
+        """Whether its times are dates."""
+        return any(operator.node.dates for operator in self.operators)
+
+    @property
+    def output(self) -> TracedOperator:
+        """The operator whose changes are the answer."""
+        key = self.line.outputs[0].input.fingerprint
+        return next(operator for operator in self.operators if operator.key == key)
+
+    def operator(self, number: int) -> TracedOperator:
+        """An operator by its number."""
+        if type(number) is not int or not 1 <= number <= len(self.operators):
+            raise PlanError(
+                "there is no such operator in this trace", given=number, allowed=f"1 to {len(self.operators)}"
+            )
+        return self.operators[number - 1]
+
+    def number(self, batch: int | None, default: int | None = None) -> int:
+        """The number of a batch, by default the last."""
+        last = len(self.batches) - 1
+        if batch is None:
+            return last if default is None else default
+        if type(batch) is not int or not 0 <= batch <= last:
+            raise PlanError("there is no such batch in this trace", given=batch, allowed=f"0 to {last}")
+        return batch
+
+    def changes_by_batch(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
+        """The changes that an operator gave, with the numbers of their batches."""
+        return changes_of(self.batches, operator.key)
+
+    def changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
+        """All changes of an operator up to a batch."""
+        last = self.number(batch)
+        parts = [changes for number, changes in self.changes_by_batch(operator) if number <= last]
+        return Changes.concat([Changes.empty(operator.node.schema), *parts])
+
+    def progress_of(self, operator: TracedOperator, batch: int) -> Progress:
+        """The progress of an operator after a batch."""
+        now = self.batches[batch].progress.get(operator.key, Progress())
+        return Progress(INFINITY, now.high) if batch == len(self.batches) - 1 else now
+
+    def source_of(self, operator: TracedOperator) -> Source:
+        """The source of an input."""
+        node = operator.node.input if isinstance(operator.node, Admit) else operator.node
+        if not isinstance(node, Source):
+            raise TraceError(
+                "this is not an input",
+                given=f"#{operator.number} {clipped(operator.text, 60)}",
+                allowed=", ".join(f"#{one.number}" for one in self.operators if isinstance(one.node, (Admit, Source))),
+            )
+        return node
+
+    def replayed(self, gone: Mapping[str, Sequence[Row]]) -> TraceRecord:
+        """The same run without these events, by the fingerprint of their source."""
+        recorder = Recorder(self.line, state=False)
+        runner = Runner(self.line, 1, None, tap=recorder)
+        drops = {
+            source.fingerprint: EventFilter(source, gone.get(source.fingerprint, ())) for source in self.line.sources
+        }
+        for batch in self.batches[:-1]:
+            judged = {key: [(drops[key](kept), side) for kept, side in parts] for key, parts in batch.judged.items()}
+            taken = runner.take_again(judged, batch.reports, batch.sources)
+            runner.run(taken)
+            recorder.end_batch(runner, taken)
+        runner.end()
+        recorder.end_batch(runner)
+        return TraceRecord(self.line, recorder.batches)
+
+
+def _operators(line: Line) -> Iterator[TracedOperator]:
+    """The operators of a plan; an aggregate that combines first is one, and outputs are none."""
+    numbers: dict[str, int] = {}
+    for node in line.nodes:
+        if isinstance(node, (Combine, Output)):
+            continue
+        written = node.aggregate if isinstance(node, Merge) else node
+        numbers[node.fingerprint] = len(numbers) + 1
+        inputs = tuple(numbers[child.fingerprint] for child in written.inputs)
+        yield TracedOperator(len(numbers), written, inputs, node.fingerprint)

@@ -1,0 +1,102 @@
+"""Why was this event taken back? From a removal back to the input events that came or went in its batch.
+
+An operator takes an event back because one of its causes is gone, or because an event was added beside them: a row in
+its window, a partner of an unmatched part. The first is known from the causes; the second is found by the twin, which
+gives the event over its causes, and no longer gives it with the added event among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from headrace.changes import Changes
+from headrace.errors import TraceError
+from headrace.operators.reference.lineage import Stem, stems
+from headrace.operators.reference.plan import TWINS
+from headrace.operators.reference.rows import Row, row_identity
+from headrace.tracing.record import TracedOperator, TraceRecord
+from headrace.tracing.why import INPUTS, CausalStep, Explainer, Why, chosen_row, event_text
+
+__all__ = ["why_retracted"]
+
+#: The most added events that are tried.
+_MOST = 2_000
+
+
+def why_retracted(record: TraceRecord, operator: TracedOperator, wanted: Mapping[str, Any]) -> Why:
+    """The input events that made an operator take an event back, the last time that it did."""
+    removals = [(n, part.filter(part.weight < 0).negated()) for n, part in record.changes_by_batch(operator)]
+    gone = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in removals)])
+    row = chosen_row(operator, gone, wanted, {})
+    batches = [n for n, _ in removals if _RemovalBatch(record, n).net(operator, row) < 0]
+    if not batches:
+        raise TraceError(
+            "this event was added and taken back in one batch",
+            given=event_text(operator, row),
+            instead="smaller batches: trace(batch_rows=1)",
+        )
+    return Why(_RemovalBatch(record, max(batches)).step(operator, row))
+
+
+class _RemovalBatch:
+    """The batch in which events were taken back."""
+
+    def __init__(self, record: TraceRecord, number: int) -> None:
+        self.record, self.number = record, number
+        self._before, self._after = Explainer(record, number - 1), Explainer(record, number)
+
+    def step(self, operator: TracedOperator, row: Row) -> CausalStep:
+        """Why an operator took an event back."""
+        step = CausalStep(operator, row, self.number)
+        if isinstance(operator.node, INPUTS):
+            moved = [r for r, weight in self._delta(operator) if weight > 0 and r[0] == row[0] and _alike(r, row)]
+            step.through = f"corrected to {event_text(operator, moved[0])}" if moved else "deleted"
+            return step
+        inputs = [self.record.operator(number) for number in operator.inputs]
+        stem = stems(operator.node, row, self._before.histories(operator))
+        for cause in stem.causes:
+            if self.net(inputs[cause.position], cause.row) < 0:
+                step.causes.append(("taken back", self.step(inputs[cause.position], cause.row)))
+        if not step.causes:
+            for position, added in self._culprits(operator, row, stem):
+                step.causes.append(("added", self._after.why(inputs[position], added).root))
+        return step
+
+    def net(self, operator: TracedOperator, row: Row) -> int:
+        """How many copies of an event the batch added; negative if it removed some."""
+        return sum(weight for other, weight in self._delta(operator) if row_identity(other) == row_identity(row))
+
+    @lru_cache  # noqa: B019 - it lives as long as the question
+    def _delta(self, operator: TracedOperator) -> list[tuple[Row, int]]:
+        """What the batch changed in the history of an operator."""
+        parts = [part for number, part in self.record.changes_by_batch(operator) if number == self.number]
+        left = Changes.concat([Changes.empty(operator.node.schema), *parts]).consolidate()
+        payloads = left.payload.to_pylist() or [{} for _ in range(len(left))]
+        columns = (left.le.tolist(), left.re.tolist(), payloads, left.weight.tolist())
+        return [((le, re, payload), weight) for le, re, payload, weight in zip(*columns, strict=True)]
+
+    def _culprits(self, operator: TracedOperator, row: Row, stem: Stem) -> list[tuple[int, Row]]:
+        """The added events with which the operator no longer gives an event over its causes."""
+        node, before, after = operator.node, self._before.histories(operator), self._after.histories(operator)
+        inputs = [self.record.operator(number) for number in operator.inputs]
+        added = [(i, r) for i, one in enumerate(inputs) for r, weight in self._delta(one) if weight > 0]
+        if type(node) not in TWINS or len(added) > _MOST:
+            raise TraceError(
+                "why this operator took the event back is not known", given=node.describe(), instead="smaller batches"
+            )
+        causes = [before.copies(i, [c.row for c in stem.causes if c.position == i]) for i in range(len(inputs))]
+
+        def gone(more: list[tuple[int, Row]]) -> bool:
+            given = [[*rows, *(r for i, r in more if i == position)] for position, rows in enumerate(causes)]
+            found, _ = TWINS[type(node)](node, list(zip(given, after.progress, strict=True)))
+            return row_identity(row) not in map(row_identity, found)
+
+        if not gone(added):
+            raise TraceError("why this operator took the event back is not known", given=node.describe())
+        return [one for one in added if gone([one])] or added
+
+
+def _alike(one: Row, other: Row) -> bool:
+    return row_identity((0, 0, one[2])) == row_identity((0, 0, other[2]))
