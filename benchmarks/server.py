@@ -1,20 +1,25 @@
 """A server: how soon it starts, how many small inserts it takes, how soon subscribers see updates.
 
-Inserts are of one row each, by connections in threads of the server's process; a row counts when it is on disk. Updates
-are rows inserted into a stream, each of which is an answer that fifty subscribers follow by HTTP; the latency of an
-update is the time from the insert to the moment a subscriber has it.
+Inserts are of one row each, and count when they are acknowledged, that is on disk: by threads of the server's process;
+by requests of HTTP, each after the reply to the one before; and as lines of HTTP, of which many are on their way, each
+acknowledged by a line. Updates are rows inserted into a stream, each of which is an answer that fifty subscribers
+follow by HTTP; the latency of an update is the time from the insert to the moment a subscriber has its bytes. Clients
+are raw sockets in a process of their own (`server_clients.py`), so that they take little from the server.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -52,6 +57,7 @@ class _Server:
         while found is None:
             found = re.search(r"http://\S+", self._process.stdout.readline())
         self.url, self.seconds = found[0], time.monotonic() - began
+        self.port = urlsplit(self.url).port
 
     def stop(self) -> None:
         self._process.terminate()
@@ -74,7 +80,7 @@ def _starts(data: Path) -> list[Figure]:
 def _inserts(data: Path) -> list[Figure]:
     rows: list[Figure] = []
     with HeadraceServer(data) as server:
-        clients = [server.connect(Who("bench", "admin")) for _ in range(16)]
+        clients = [server.connect(Who("bench", "admin")) for _ in range(64)]
         list(clients[0].execute("CREATE STREAM s (a LONG, b STRING)"))
         count = [0] * len(clients)
         until = time.monotonic() + SECONDS
@@ -86,51 +92,42 @@ def _inserts(data: Path) -> list[Figure]:
 
         with ThreadPoolExecutor(len(clients)) as threads:
             list(threads.map(insert, range(len(clients))))
-        rows.append(("inserts in process, one row each, 16 clients", sum(count) / SECONDS, "per s", "10,000"))
+        rows.append(("inserts of one row, 64 threads in process", sum(count) / SECONDS, "per s", "10,000"))
+    served = _Server(data)
+    try:
+        for name, kind, connections in (
+            ("inserts of one row, requests of 64 connections", "requests", 64),
+            ("inserts of one row, lines of 4 connections", "lines", 4),
+        ):
+            with _clients(kind, served, connections) as process:
+                assert process.stdout is not None
+                rows.append((name, json.loads(process.stdout.readline()), "per s", "10,000"))
+    finally:
+        served.stop()
     return rows
 
 
-class _Followers:
-    """Subscribers in threads, and when each of them has an update."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.sent: dict[int, float] = {}
-        self.late: list[float] = []
-        self.stopping = threading.Event()
-        self.ready = threading.Barrier(SUBSCRIBERS + 1)
-
-    def follow(self, _: int) -> None:
-        """Follow the answers; the first one says that the subscription is there."""
-        for batch in hr.connect(self._url)["q"].subscribe():
-            now = time.monotonic()
-            numbers = [n for n in batch["n"].to_pylist() if n is not None]
-            if -1 in numbers:
-                self.ready.wait()
-            self.late += [now - self.sent[n] for n in numbers if n >= 0]
-            if self.stopping.is_set():
-                return
+@contextmanager
+def _clients(kind: str, server: _Server, connections: int) -> Iterator[subprocess.Popen[str]]:
+    arguments = [kind, str(server.port), str(connections), str(int(SECONDS) + 2 * (kind == "follow"))]
+    command = [sys.executable, "-m", "benchmarks.server_clients", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 def _updates(data: Path) -> list[Figure]:
     server = _Server(data)
-    followers = _Followers(server.url)
     try:
         client = hr.connect(server.url)
-        client.sql("CREATE STREAM s (n LONG); QUERY q AS SELECT n FROM s")
-        with ThreadPoolExecutor(SUBSCRIBERS) as threads:
-            running = [threads.submit(followers.follow, number) for number in range(SUBSCRIBERS)]
-            client["s"].insert([{"n": -1}])
-            followers.ready.wait()
-            count = _insert_steadily(client, followers.sent)
-            time.sleep(1)
-            followers.stopping.set()
-            client["s"].insert([{"n": -2}])
-            for one in running:
-                one.result()
+        client.sql("CREATE STREAM s (at LONG); QUERY q AS SELECT at FROM s")
+        client["s"].insert([{"at": 0}])
+        with _clients("follow", server, SUBSCRIBERS) as followers:
+            assert followers.stdout is not None
+            assert followers.stdout.readline() == "ready\n"
+            count = _insert_steadily(client)
+            late = json.loads(followers.stdout.readline())
     finally:
         server.stop()
-    late = followers.late
     assert len(late) == count * SUBSCRIBERS, (len(late), count)
     return [
         (f"updates to {SUBSCRIBERS} subscribers, in total", len(late) / SECONDS, "per s", "5,000"),
@@ -139,14 +136,13 @@ def _updates(data: Path) -> list[Figure]:
     ]
 
 
-def _insert_steadily(client: Client, sent: dict[int, float]) -> int:
-    """Insert so many rows a second; return how many."""
+def _insert_steadily(client: Client) -> int:
+    """Insert so many rows a second, each with the time in microseconds; return how many."""
     began, count = time.monotonic(), 0
     while (passed := time.monotonic() - began) < SECONDS:
-        numbers = range(count, int(passed * UPDATES))
-        if numbers:
-            sent |= dict.fromkeys(numbers, time.monotonic())
-            client["s"].insert([{"n": n} for n in numbers])
-            count = numbers.stop
-        time.sleep(0.005)
+        due = int(passed * UPDATES) + 1 - count
+        if due > 0:
+            client["s"].insert([{"at": int(time.monotonic() * 1e6)}] * due)
+            count += due
+        time.sleep(0.002)
     return count

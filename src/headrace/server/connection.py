@@ -282,7 +282,7 @@ class ServerConnection(ModuleRequests):
         slot.enter_context(self.server.subscriptions.use(self.who))
         found = LogSubscription(
             served.stored.name, served.log, payload, form=form, key=key, cursor=cursor, dates=dates,
-            relation=served.relation, slot=slot,
+            relation=served.relation, slot=slot, shared=served.shared,
         )  # fmt: skip
         with self._lock:
             self._subscriptions = [one for one in self._subscriptions if not one.closed]

@@ -31,6 +31,7 @@ from headrace.server.queries import ServedQuery
 from headrace.server.query_log import QueryLog
 from headrace.server.retention import LogRetention
 from headrace.server.runs import QueryRuns
+from headrace.server.shared_pieces import SharedPieces
 from headrace.sql.bind.catalog import Catalog, LiveEntry
 from headrace.sql.shipped import LIBRARY
 
@@ -57,6 +58,8 @@ class ServedObject:
     packages: frozenset[int] = frozenset()
     #: The inserts of clients, if it takes any.
     inserts: InsertQueue | None = None
+    #: What its subscriptions share.
+    shared: SharedPieces | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -209,6 +212,7 @@ class HeadraceServer:
             self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
+        served.shared = None if served.log is None else SharedPieces(served.log)
         self.objects[key] = served
 
     def _insert_queue(self, served: ServedObject) -> InsertQueue | None:

@@ -6,15 +6,15 @@ whose text a client may see: it never contains secrets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
 __all__ = [
-    "Connection", "Form", "Insert", "Inserted", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed",
+    "Connection", "Form", "Grows", "Insert", "Inserted", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed",
     "SubscribedRows", "Subscription", "Who",
 ]  # fmt: skip
 
@@ -79,6 +79,15 @@ class SubscribedRows:
     cti: int
     #: Whether they belong to the snapshot with which a subscription begins.
     snapshot: bool = False
+    #: The piece as bytes, by their kind, for all subscribers that get it; ways in fill it.
+    encoded: dict[str, bytes] = field(default_factory=dict, compare=False, repr=False)
+
+
+class Grows(Protocol):
+    """What subscriptions read. A function that listens is called, in any thread, when there may be more."""
+
+    def listen(self, wake: Callable[[], None]) -> None: ...
+    def unlisten(self, wake: Callable[[], None]) -> None: ...
 
 
 class Subscription(Protocol):
@@ -86,6 +95,14 @@ class Subscription(Protocol):
 
     #: The columns of its pieces.
     schema: pa.Schema
+
+    @property
+    def source(self) -> Grows:
+        """What it reads."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether `next` that waits for nothing is so quick that an event loop may call it."""
 
     def next(self, timeout: float | None = None, rows: int | None = None) -> SubscribedRows | None:
         """The next rows, at most so many; None if there are none within `timeout` seconds.

@@ -28,7 +28,7 @@ import threading
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -108,6 +108,7 @@ class EventLog(LogFolder):
         self._unsynced: list[tuple[LogFrame, pa.RecordBatch]] = []
         self._write_lock, self._sync_lock = threading.RLock(), threading.Lock()
         self._grown = threading.Condition()
+        self._listeners: set[Callable[[], None]] = set()
         self._failed: BaseException | None = None
         self._divided = False
         #: When the segment that is written was begun, in seconds.
@@ -216,6 +217,25 @@ class EventLog(LogFolder):
         with self._grown:
             self._grown.wait_for(lambda: self._end > offset or self.closed, timeout)
             return self._end > offset
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call a function, which must be quick, whenever there are more rows, and when the log is closed."""
+        with self._grown:
+            self._listeners.add(wake)
+
+    def unlisten(self, wake: Callable[[], None]) -> None:
+        """Call it no more."""
+        with self._grown:
+            self._listeners.discard(wake)
+
+    def _notify(self, end: int) -> None:
+        """Let readers see the rows before an offset."""
+        with self._grown:
+            self._end = end
+            self._grown.notify_all()
+            listeners = tuple(self._listeners)
+        for wake in listeners:
+            wake()
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -342,9 +362,7 @@ class EventLog(LogFolder):
                 self._keep(frame, batch)
                 self._frames.append(frame)
                 self._starts.append(frame.start)
-            with self._grown:
-                self._end = upto
-                self._grown.notify_all()
+            self._notify(upto)
 
     def _flush(self, file: int) -> None:
         if self._durable:
@@ -417,8 +435,7 @@ class EventLog(LogFolder):
                 self._open_file.close()
             self._slots.close()
             self._held.close()
-        with self._grown:
-            self._grown.notify_all()
+        self._notify(self._end)
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:

@@ -132,14 +132,29 @@ class LogFolder:
     def rows(self, start: int, end: int) -> tuple[Offsets, pa.Table]:
         """The rows from an offset up to another that are kept, and their offsets."""
         found, offsets = [self.schema.arrow.empty_table()], [np.empty(0, np.int64)]
-        first = max(0, bisect_right(self._starts, start) - 1)
-        for frame in self._frames[first : bisect_right(self._starts, end - 1)]:
+        for frame in self._between(start, end):
             low, high = max(start, frame.start), min(end, frame.start + frame.count)
             if low < high:
                 rows = pa.Table.from_batches([self._read(frame)]).slice(low - frame.start, high - low)
                 found.append(rows)
                 offsets.append(np.arange(low, high))
         return np.concatenate(offsets), pa.concat_tables(found)
+
+    def _between(self, start: int, end: int) -> list[LogFrame]:
+        """The frames that may have rows from an offset up to another."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        return self._frames[first : bisect_right(self._starts, end - 1)]
+
+    def in_memory(self, start: int, end: int) -> bool:
+        """Whether the rows from an offset up to another are read without a file."""
+        frames = [frame for frame in self._between(start, end) if frame.size and frame.start + frame.count > start]
+        with self._cache_lock:
+            return all(frame in self._cache for frame in frames)
+
+    def whole_frames(self, start: int, most: int) -> int:
+        """The end of the frames from an offset on that have about so many rows, each as a whole."""
+        ends = [frame.start + frame.count for frame in self._between(start, start + most)]
+        return max((end for end in ends if end > start), default=start + most)  # offsets may be skipped
 
     def _read(self, frame: LogFrame) -> pa.RecordBatch:
         with self._cache_lock:

@@ -5,11 +5,12 @@ A subscription begins with a snapshot, the history that the log has at that mome
 keeps its rows on disk, so a client that reads slowly or comes back later costs the server nothing.
 
 **Forms.** `events` are the rows of the log. `final` and `upsert` are computed from the history so far, which such a
-subscription keeps in memory; with a cursor it first reads what is before it.
+subscription keeps in memory; with a cursor it first reads what is before it. They take whole frames of the log, so that
+a batch of the query counts as a whole.
 
 - `final`: an event is given when the promise of the log has reached its end, and never changes after that.
-- `upsert`: for each key whose rows changed, the row that starts last (of an answer over tables: the row that holds
-  now), or `delete`.
+- `upsert`: for each key, the row that starts last (of an answer over tables: the row that holds now) if it is another
+  than before, or `delete` if there is none any more.
 """
 
 from __future__ import annotations
@@ -17,29 +18,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.border import shown
 from headrace.changes import Changes
-from headrace.columnar import factorize
 from headrace.errors import SubscriptionError, UnknownColumn
 from headrace.events import cti_row, history, physical_schema, to_changes
 from headrace.schema import Schema
 from headrace.server.interface import Form, SubscribedRows
 from headrace.server.log import EventLog
+from headrace.server.shared_pieces import SharedPieces, cursor_of
+from headrace.server.upserts import OP, upserts
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["LogSubscription", "cursor_of"]
+__all__ = ["LogSubscription"]
 
-OP = "_op"
 _ROWS = 10_000  # of a piece
-
-
-def cursor_of(log: EventLog, offset: int) -> str:
-    """The cursor of a place in a log."""
-    return f"{log.folder.name.partition('-')[0]}.{offset}"
+#: Rows of the log that are read at once to find the history before a cursor.
+_REREAD = 100_000
 
 
 class LogSubscription:
@@ -48,8 +44,10 @@ class LogSubscription:
     def __init__(
         self, name: str, log: EventLog, payload: Schema, *, form: Form = "events", key: Sequence[str] = (),
         cursor: str | None = None, dates: bool = False, relation: bool = False, slot: ExitStack | None = None,
+        shared: SharedPieces | None = None,
     ) -> None:  # fmt: skip
         self._slot = slot or ExitStack()
+        self._shared = SharedPieces(log) if shared is None else shared
         try:
             self._open(name, log, payload, form, key, cursor, dates=dates, relation=relation)
         except BaseException:
@@ -71,19 +69,28 @@ class LogSubscription:
         self.name, self.form, self._key = name, form, tuple(key)
         self._log, self._payload, self._dates, self._relation = log, payload, dates, relation
         self._history = Changes.empty(payload)
-        self._cti = NEG_INFINITY
         self._waiting: list[tuple[pa.Table, bool]] = []
         self.closed = False
         self.schema = self._shape(self._empty()).schema
         if cursor is None:
             self.offset = log.end
+            self._cti = self._shared.promise(self.offset)
             self._begin()
         else:
             self.offset = self._place(cursor)
+            self._cti = self._shared.promise(self.offset)
             if form != "events":
-                self._take(self._read(log.first, self.offset))
-            else:
-                self._cti = self._promise_before(self.offset)
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read what is before the cursor, some frames at a time: what matters of it is the history."""
+        place = self._log.first
+        while place < self.offset:
+            end = min(self._log.whole_frames(place, _REREAD), self.offset)
+            self._add(to_changes(self._read(place, end), self._payload))
+            if self.form == "final":
+                self._history = self._history.filter(self._history.re > self._shared.promise(end))
+            place = end
 
     def _empty(self) -> pa.Table:
         if self.form == "events":
@@ -113,14 +120,6 @@ class LogSubscription:
     def _read(self, start: int, end: int) -> pa.Table:
         return self._log.rows(start, end)[1]
 
-    def _promise_before(self, offset: int) -> int:
-        """The promise in force at a place: the latest before it, since promises grow."""
-        found = NEG_INFINITY
-        while offset > self._log.first and found == NEG_INFINITY:
-            start = max(self._log.first, offset - _ROWS)
-            found, offset = _promise(self._read(start, offset), NEG_INFINITY), start
-        return found
-
     # --- pieces ------------------------------------------------------------------------------------------------------
 
     @property
@@ -128,11 +127,22 @@ class LogSubscription:
         """The place after what was given."""
         return cursor_of(self._log, self.offset)
 
+    @property
+    def source(self) -> EventLog:
+        """The log."""
+        return self._log
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether `next` that waits for nothing is quick: it neither reads a file nor computes."""
+        if self._waiting:
+            return False
+        return self._log.end == self.offset or (self.form == "events" and self._shared.at_hand(self.offset))
+
     def _begin(self) -> None:
         """The snapshot: the history up to the offset, and the promise in force."""
         events = self._read(self._log.first, self.offset)
         if self.form == "events":
-            self._cti = _promise(events, NEG_INFINITY)
             held = history(to_changes(events, self._payload))
             kinds = pa.array(["insert"] * held.num_rows, pa.string())
             rows = held.add_column(0, "kind", kinds).add_column(3, "re_new", pa.nulls(held.num_rows, pa.int64()))
@@ -151,31 +161,50 @@ class LogSubscription:
                 if self._log.closed and not self.closed:
                     raise SubscriptionError(f"{self.name} was dropped, or its server stops", given=self.cursor)
                 return None
-            end = min(self._log.end, self.offset + most)
+            if self.form == "events":
+                piece = self._shared_piece(min(self._log.end, self.offset + most))
+                if piece.rows.num_rows:
+                    return piece
+                continue
+            end = min(self._log.end, self._log.whole_frames(self.offset, most))
             events = self._read(self.offset, end)
-            if self.offset < self._log.kept:  # looked at after they were read: rows may be removed meanwhile
-                self._place(self.cursor)  # raises
+            self._check_kept()
+            self._cti = self._shared.promise(end)
             found = self._take(events)
             self.offset = end
             if found.num_rows:
                 self._waiting.append((found, False))
         found, snapshot = self._waiting.pop(0)
-        if found.num_rows > most and self.form == "events":
+        if found.num_rows > most:
             self._waiting.insert(0, (found.slice(most), snapshot))
-            if not snapshot:  # a cursor inside a piece that was read as a whole
-                cursor = cursor_of(self._log, self.offset - (found.num_rows - most))
-                return SubscribedRows(self._shape(found.slice(0, most)), cursor, self._cti)
             found = found.slice(0, most)
         return SubscribedRows(self._shape(found), self.cursor if not self._waiting else "", self._cti, snapshot)
 
+    def _shared_piece(self, end: int) -> SubscribedRows:
+        piece = self._shared.piece(self.offset, end, dates=self._dates)
+        self._check_kept()
+        self.offset, self._cti = end, piece.cti
+        return piece
+
+    def _check_kept(self) -> None:
+        """Raise if rows are gone from here on; looked at after they were read, since they may be removed meanwhile."""
+        if self.offset < self._log.kept:
+            self._place(self.cursor)
+
     def _take(self, events: pa.Table) -> pa.Table:
         """The rows of the form that follow from new rows of the log."""
-        self._cti = _promise(events, self._cti)
-        if self.form == "events":
-            return events
         changes, before = to_changes(events, self._payload), self._history
-        self._history = Changes.concat([before, changes]).consolidate()
-        return self._final() if self.form == "final" else self._upserts(changes, before)
+        self._add(changes)
+        if self.form == "final":
+            return self._final()
+        return upserts(self._current(before), self._current(self._history), changes, self._key)
+
+    def _add(self, changes: Changes) -> None:
+        self._history = Changes.concat([self._history, changes]).consolidate()
+
+    def _current(self, rows: Changes) -> Changes:
+        """The rows that count for upserts: of an answer over tables those that hold now."""
+        return rows.filter(rows.re == INFINITY) if self._relation else rows
 
     def _final(self) -> pa.Table:
         done = self._history.re <= self._cti
@@ -183,40 +212,7 @@ class LogSubscription:
         self._history = self._history.filter(~done)
         return rows
 
-    def _upserts(self, changes: Changes, before: Changes) -> pa.Table:
-        """The latest row of every key that changed, or its deletion if it had one before."""
-        if not len(changes):
-            return self._empty()
-        held, known = self._held(self._history), self._held(before)
-        parts = (changes, held, known)
-        codes = factorize(pa.concat_tables([part.payload.select(list(self._key)) for part in parts]))[0]
-        of_changes, of_held, of_known = np.split(codes, np.cumsum([len(changes), len(held)]))
-        changed = np.unique(of_changes, return_index=True)
-        order = np.lexsort((held.le, of_held))
-        last = order[np.r_[of_held[order][1:] != of_held[order][:-1], True][: len(order)]]
-        last = last[np.isin(of_held[last], changed[0])]
-        gone = changed[1][~np.isin(changed[0], of_held[last]) & np.isin(changed[0], of_known)]
-        latest, lost = held.take(last), changes.take(gone)
-        nulls = {name: pa.nulls(len(lost), lost.payload.schema.field(name).type) for name in self._payload.names}
-        table = pa.table({
-            OP: pa.array(["upsert"] * len(latest) + ["delete"] * len(lost), pa.string()),
-            "le": pa.array(np.concatenate([latest.le, lost.le])),
-        })  # fmt: skip
-        for name in self._payload.names:
-            of_lost = lost.payload.column(name) if name in self._key else pa.chunked_array([nulls[name]])
-            table = table.append_column(name, pa.chunked_array([*latest.payload.column(name).chunks, *of_lost.chunks]))
-        return table
-
-    def _held(self, events: Changes) -> Changes:
-        """The events that may be the latest rows of keys."""
-        return events.filter(events.re == INFINITY) if self._relation else events
-
     def close(self) -> None:
         """End it."""
         self.closed = True
         self._slot.close()
-
-
-def _promise(events: pa.Table, before: int) -> int:
-    promises = pc.max(events.filter(pc.equal(events["kind"], "cti"))["le"]).as_py()
-    return before if promises is None else max(before, promises)

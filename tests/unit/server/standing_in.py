@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -32,6 +32,7 @@ class StandIn:
         self.keys: dict[str, int] = {}
         self.first = 0
         self.changed = threading.Condition()
+        self.listeners: set[Callable[[], None]] = set()
         self.open: list[str] = []
         self.subscribed: list[StandInSubscription] = []
         self.cancelled = threading.Event()
@@ -72,6 +73,14 @@ class StandIn:
         with self.changed:
             self.streams[name] += values
             self.changed.notify_all()
+        for wake in list(self.listeners):
+            wake()
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self.listeners.add(wake)
+
+    def unlisten(self, wake: Callable[[], None]) -> None:
+        self.listeners.discard(wake)
 
 
 def answer() -> pa.Table:
@@ -176,6 +185,7 @@ class StandInSubscription:
 
     def __init__(self, server: StandIn, name: str, place: int | None) -> None:
         self.server, self.name = server, name
+        self.source, self.at_hand = server, False
         self.place = place or 0
         self.snapshot_end = len(server.streams[name]) if place is None else 0
         self.closed = False

@@ -16,8 +16,9 @@ from headrace.errors import SubscriptionError, UnknownColumn
 from headrace.events import events_table, history, to_changes
 from headrace.io.live_table import log_columns
 from headrace.schema import Schema
-from headrace.server.interface import SubscribedRows
+from headrace.server.interface import Form, SubscribedRows
 from headrace.server.log import EventLog
+from headrace.server.shared_pieces import SharedPieces
 from headrace.server.subscription import LogSubscription
 from headrace.testing.strategies import SCHEMA, physical_streams, without_ids
 from headrace.time import INFINITY, NEG_INFINITY
@@ -134,8 +135,70 @@ def test_upserts_follow_the_rows_that_hold(tmp_path: Path):
     assert [(row["_op"], row["k"], row["v"]) for row in fresh.rows.to_pylist()] == [("upsert", "a", 3)]
 
 
+def operations(subscription: LogSubscription, rows: int = 100) -> list[tuple[str, str, int]]:
+    found = [row for piece in pieces(subscription, rows) for row in piece.rows.to_pylist()]
+    return sorted((row["_op"], row["k"], row["v"]) for row in found)
+
+
+def test_upserts_are_what_changed_for_the_client(tmp_path: Path):
+    log = log_at(tmp_path, ROWS)
+
+    def append(*events: dict[str, Any]) -> None:
+        log.append(pa.Table.from_pylist(list(events), schema=log.schema.arrow))
+
+    append(event("insert", "a", 1, 0), event("insert", "b", 2, 0))
+    subscription = LogSubscription("out", log, ROWS, form="upsert", key=["k"], relation=True)
+    assert operations(subscription) == [("upsert", "a", 1), ("upsert", "b", 2)]
+    append(event("insert", "c", 1, 5), event("retract", "c", 1, 5, 5))  # no client ever had it
+    append(event("retract", "a", 1, 0, 0), event("insert", "a", 1, 0))  # the same row again
+    assert operations(subscription) == []
+    append(event("retract", "a", 1, 0, 7), event("insert", "a", 4, 7), event("retract", "b", 2, 0, 7))
+    assert operations(subscription, rows=1) == [("delete", "b", None), ("upsert", "a", 4)], "a frame counts as a whole"
+
+
+@pytest.mark.parametrize("form", ["upsert", "final"])
+def test_pieces_of_forms_have_at_most_so_many_rows(tmp_path: Path, form: Form):
+    log = log_at(tmp_path, ROWS)
+    subscription = LogSubscription("out", log, ROWS, form=form, key=["k"])
+    events = [{**event("insert", f"{number}", number, 0), "re": 9} for number in range(10)]
+    promise = {"kind": "cti", "le": 20, "re": None, "re_new": None, "k": None, "v": None}
+    log.append(pa.Table.from_pylist([*events, promise], schema=log.schema.arrow))
+    found = list(pieces(subscription, 4))
+    assert [(piece.rows.num_rows, piece.cursor, piece.cti) for piece in found] == [
+        (4, "", 20), (4, "", 20), (2, "000007.11", 20)
+    ]  # fmt: skip
+    assert sorted(row["v"] for piece in found for row in piece.rows.to_pylist()) == list(range(10))
+
+
+def test_subscriptions_share_pieces_and_read_promises_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = log_at(tmp_path, ROWS)
+    shared = SharedPieces(log)
+    promise = {"kind": "cti", "le": 3, "re": None, "re_new": None, "k": None, "v": None}
+    for number in range(20):
+        event_or_promise = promise if number == 4 else event("insert", "a", number, 5)
+        log.append(pa.Table.from_pylist([event_or_promise], schema=log.schema.arrow))
+    first = LogSubscription("out", log, ROWS, cursor="000007.20", shared=shared)
+    read: list[tuple[int, int]] = []
+    rows = log.rows
+    monkeypatch.setattr(log, "rows", lambda start, end: read.append((start, end)) or rows(start, end))
+    second = LogSubscription("out", log, ROWS, cursor="000007.20", shared=shared)
+    assert read == []
+    early = LogSubscription("out", log, ROWS, cursor="000007.2", shared=shared)
+    read.clear()
+    assert second.at_hand
+    log.append(pa.Table.from_pylist([event("insert", "b", 1, 5)], schema=log.schema.arrow))
+    assert second.at_hand
+    piece = second.next(0)
+    assert piece is not None
+    assert piece.cti == 3
+    assert first.next(0) is piece
+    assert read == [(20, 21), (20, 21)], "the rows, and their promises"
+    later = [one.cti for one in pieces(early, 1)]
+    assert later == [NEG_INFINITY] * 2 + [3] * 17
+
+
 def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("headrace.server.subscription._ROWS", 5)
+    monkeypatch.setattr("headrace.server.shared_pieces._STEP", 5)
     log = log_at(tmp_path, ROWS)
     for number in range(20):
         row = {"kind": "cti", "le": number} if number in (3, 12) else event("insert", "a", number, 0)
@@ -144,7 +207,7 @@ def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypa
     rows = log.rows
     monkeypatch.setattr(log, "rows", lambda start, end: (read.append((start, end)), rows(start, end))[1])
     assert LogSubscription("out", log, ROWS, cursor="000007.19").next(0).cti == 12
-    assert read == [(14, 19), (9, 14), (19, 20)]
+    assert read == [(14, 19), (9, 14), (19, 20), (19, 20)], "promises before it, rows, promises of the rows"
     read.clear()
     assert LogSubscription("out", log, ROWS, cursor="000007.2").next(0, 1).cti == NEG_INFINITY
 

@@ -10,6 +10,7 @@ there are no cursors: it is whole or begins again. `?only=snapshot` ends after i
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import time
@@ -32,8 +33,10 @@ from headrace.server.problems import error_to_json
 __all__ = ["subscribe"]
 
 _FORMS: tuple[Form, ...] = ("events", "upsert", "final")
-#: How long a thread waits for news before it looks whether the client or the server has gone.
-_SLICE = 1.0
+#: Rows that the event loop turns into bytes itself.
+_SMALL = 1_000
+#: A message without a description ends an Arrow stream.
+_ARROW_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 async def subscribe(ways: Ways, request: Request, who: Who) -> Response:
@@ -113,36 +116,52 @@ class _Feed(Response):
 
     async def _send_all(self, send: Send) -> None:
         await self._send(send, self.encoding.begin())
-        said = time.monotonic()
+        self.said = time.monotonic()
         try:
-            while not self.ways.stopping:
-                piece = await self.ways.wait(self._next)
-                if self.only and (piece is None or not piece.snapshot):
-                    break
-                if piece is not None:
+            with self.ways.news.about(self.subscription.source) as news:
+                while not self.ways.stopping:
+                    news.clear()
+                    piece = await self._next()
+                    if self.only and (piece is None or not piece.snapshot):
+                        break
+                    if piece is None:
+                        await self._wait(send, news)
+                        continue
                     self.ways.metrics.sent(piece.rows.num_rows)
-                    data = await self.ways.wait(lambda piece=piece: self.encoding.piece(piece))  # type: ignore[misc]
-                elif time.monotonic() - said >= self.ways.settings.heartbeat:
-                    data = self.encoding.heartbeat()
-                else:
-                    continue
-                await self._send(send, data)
-                said = time.monotonic()
-                if self.only and piece is not None and piece.cursor:
-                    break
+                    await self._send(send, await self._encoded(piece))
+                    if self.only and piece.cursor:
+                        break
         except HeadraceError as error:
             await self._send(send, self.encoding.failure(error))
         except TimeoutError:
             return  # the client takes nothing: it is disconnected, and continues from its cursor
         await self._send(send, self.encoding.end(), more=False)
 
-    def _next(self) -> SubscribedRows | None:
-        wait = 0.0 if self.only else min(_SLICE, self.ways.settings.heartbeat)
-        return self.subscription.next(wait, self.most)
+    async def _next(self) -> SubscribedRows | None:
+        if self.subscription.at_hand:
+            return self.subscription.next(0.0, self.most)
+        return await self.ways.wait(lambda: self.subscription.next(0.0, self.most))
+
+    async def _encoded(self, piece: SubscribedRows) -> bytes:
+        """The bytes of a piece; those of a shared one are made once."""
+        found = piece.encoded.get(self.encoding.media_type)
+        if found is None:
+            small = piece.rows.num_rows <= _SMALL
+            found = self.encoding.piece(piece) if small else await self.ways.wait(lambda: self.encoding.piece(piece))
+            piece.encoded[self.encoding.media_type] = found
+        return found
+
+    async def _wait(self, send: Send, news: asyncio.Event) -> None:
+        """Wait for news; without any, show that the subscription lives."""
+        with anyio.move_on_after(self.said + self.ways.settings.heartbeat - time.monotonic()) as waiting:
+            await news.wait()
+        if waiting.cancelled_caught:
+            await self._send(send, self.encoding.heartbeat())
 
     async def _send(self, send: Send, data: bytes, *, more: bool = True) -> None:
         with anyio.fail_after(self.ways.settings.patience):
             await send({"type": "http.response.body", "body": data, "more_body": more})
+        self.said = time.monotonic()
 
 
 async def _until_gone(receive: Receive, scope: anyio.CancelScope) -> None:
@@ -189,62 +208,42 @@ class _SentEvents:
 
 
 class _ArrowBatches:
-    """An Arrow stream: of a piece, the last batch has the cursor."""
+    """An Arrow stream: of a piece, the last batch has the cursor.
+
+    A batch is the same bytes wherever in a stream it is, so the pieces of all streams with a schema are alike.
+    """
 
     media_type = ARROW
 
     def __init__(self, subscription: Subscription) -> None:
         self._schema = subscription.schema
-        self._pipe = _Pipe()
-        self._writer = pa.ipc.new_stream(self._pipe, self._schema)
+        self._begin = bytes(self._schema.serialize())
 
     def begin(self) -> bytes:
-        return self._pipe.taken()
+        return self._begin
 
     def piece(self, piece: SubscribedRows) -> bytes:
         batches = piece.rows.combine_chunks().cast(self._schema).to_batches() or [self._none()]
         about: dict[str, Any] = {"headrace.cti": str(piece.cti), "headrace.snapshot": "1" if piece.snapshot else ""}
-        for batch in batches:
-            cursor = piece.cursor if batch is batches[-1] else ""
-            self._writer.write_batch(batch, custom_metadata={**about, "headrace.cursor": cursor})
-        return self._pipe.taken()
+        return b"".join(
+            self._batch(batch, {**about, "headrace.cursor": piece.cursor if batch is batches[-1] else ""})
+            for batch in batches
+        )
 
     def heartbeat(self) -> bytes:
-        self._writer.write_batch(self._none())
-        return self._pipe.taken()
+        return self._batch(self._none())
 
     def failure(self, error: HeadraceError) -> bytes:
-        self._writer.write_batch(self._none(), custom_metadata={"headrace.error": json.dumps(error_to_json(error))})
-        return self._pipe.taken()
+        return self._batch(self._none(), {"headrace.error": json.dumps(error_to_json(error))})
 
     def end(self) -> bytes:
-        self._writer.close()
-        return self._pipe.taken()
+        return _ARROW_END
+
+    def _batch(self, batch: pa.RecordBatch, about: dict[str, Any] | None = None) -> bytes:
+        written = io.BytesIO()
+        with pa.ipc.new_stream(written, self._schema) as writer:
+            writer.write_batch(batch, custom_metadata=about)
+            return written.getvalue()[len(self._begin) :]
 
     def _none(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
-
-
-class _Pipe(io.RawIOBase):
-    """A file that Arrow writes into, and from which bytes are taken."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._place = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def write(self, data: Any) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        self._place += len(part)
-        return len(part)
-
-    def taken(self) -> bytes:
-        """What was written since the last call."""
-        parts, self._parts = self._parts, []
-        return b"".join(parts)

@@ -68,7 +68,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Take no more requests, let those that run end, and end subscriptions, whose clients continue later."""
-        self._ways.stopping = True
+        self._ways.stop()
         self._uvicorn.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_PATIENCE)

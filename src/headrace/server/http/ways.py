@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from headrace.errors import AccessError
 from headrace.server.access import AuditLog, Limits, Slots
+from headrace.server.http.news import News
 from headrace.server.interface import Connection, Server, Who
 from headrace.server.metrics import Metrics
 
@@ -50,9 +51,15 @@ class Ways:
         self.limits = settings.limits
         self.connections = Slots("connections", self.limits.connections)
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
+        self.news = News()
         self.stopping = False
         self._calls: anyio.CapacityLimiter | None = None
         self._waits: anyio.CapacityLimiter | None = None
+
+    def stop(self) -> None:
+        """End subscriptions, from any thread."""
+        self.stopping = True
+        self.news.wake_all()
 
     async def call(self, function: Callable[[], T]) -> T:
         """Call what blocks, in a thread; it goes on when the request is given up."""

@@ -96,7 +96,7 @@ class SubscriptionCursor:
 def with_cursor(piece: SubscribedRows) -> pa.Table:
     """A piece with its cursor in its last row."""
     count = piece.rows.num_rows
-    cursors = pa.array([*([None] * (count - 1)), piece.cursor] if count else [], pa.string())
+    cursors = pa.array([*([None] * (count - 1)), piece.cursor or None] if count else [], pa.string())
     return piece.rows.append_column(CURSOR_COLUMN, cursors)
 
 
