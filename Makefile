@@ -10,7 +10,7 @@ WITH_JAVA := JAVA_HOME=$$(scripts/java.sh) && export JAVA_HOME &&
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-all test-services unit fuzz verify bench bench-esl bench-ffp lint types format docs examples doctor clean
+.PHONY: help setup demo test test-all test-services soak-server unit fuzz verify bench bench-esl bench-ffp lint types format docs examples doctor clean
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,12 +27,15 @@ demo: $(READY) ## see Headrace at work: late events, corrected answers
 test: $(READY) ## lint, types, documentation and the tests: before a change is handed in, 13 minutes
 	@$(WITH_JAVA) scripts/test.sh $(ARGS)
 
-test-all: $(READY) ## the same with more examples and volume: what CI runs, 25 minutes
+test-all: $(READY) ## the same with more examples and volume: what CI runs, 30 minutes
 	@$(WITH_JAVA) scripts/test.sh --all $(ARGS)
 
 test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches and starts: in CI too, under 15 minutes
 	@$(WITH_JAVA) $(BIN)/python -m tests.services.kafka_jars
 	@$(WITH_JAVA) scripts/services.sh $(ARGS)
+
+soak-server: $(READY) ## twenty clients of a server that is killed three times, for ten minutes; a minute of it is in CI
+	@$(BIN)/python -m tests.services.server.soak $(ARGS)
 
 unit: $(READY) ## the quick unit tests: no Spark, about a minute
 	@HYPOTHESIS_PROFILE=unit $(BIN)/pytest -q -n 2 --dist worksteal -m "not (spark or slow or volume)" tests/unit $(ARGS)

@@ -128,9 +128,11 @@ def test_the_lines_of_spark(spark: SparkSession):
     views = {"orders": ORDERS, "customers": CUSTOMERS, "ticks": TICKS}
     types = {name: text.replace("DATETIME", "TIMESTAMP").replace(" LONG", " BIGINT") for name, text in COLUMNS.items()}
     for name, rows in views.items():
-        spark.createDataFrame([tuple(r.values()) for r in rows], types[name]).createOrReplaceTempView(name)
+        frame = spark.createDataFrame([tuple(r.values()) for r in rows], types[name])
+        frame.coalesce(1).cache().createOrReplaceTempView(name)  # read from Python once, not for each line
     wrong = [message for row in ROWS if (message := _spark_says(spark, row))]
     for name in views:
+        spark.catalog.uncacheTable(name)
         spark.catalog.dropTempView(name)
     assert not wrong, "\n".join(wrong)
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.border import with_date_texts
+from headrace.border import as_ticks, with_date_texts
 from headrace.changes import Changes
 from headrace.columnar import Int64s, to_numpy
 from headrace.errors import BadRow, LateEvent
@@ -242,7 +242,7 @@ class Channel:
     def _events(self, table: pa.Table) -> pa.Table:
         """The rows as physical events: the control columns and the payload."""
         if isinstance(self.source.lifetime, Physical):
-            return table.select([*CONTROL, *self.source.schema.names])
+            return as_ticks(table.select([*CONTROL, *self.source.schema.names]))
         le, re = _lifetimes(self.source.lifetime, table)
         control = [_inserts(table.num_rows), le, re, pa.nulls(table.num_rows, pa.int64())]
         payload = [table.column(name) for name in self.source.schema.names]

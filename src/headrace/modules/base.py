@@ -283,7 +283,7 @@ class Module:
                 instead=f"of({', '.join(f'{name}={name!r}' for name in self.fields.names)})",
             )
         arguments = dict(zip(self.fields.names, positional, strict=False))
-        for name in set(arguments) & set(named):
+        for name in sorted(set(arguments) & set(named)):
             raise ModuleError(f"{self} gets {name} twice", given=[arguments[name], named[name]])
         arguments |= named
         return {

@@ -44,6 +44,8 @@ BEGIN = struct.Struct("<4sI")
 MAGIC, SEGMENT_MAGIC = b"HRF1", b"HRL1"
 #: Bytes of decoded rows that readers find in memory.
 _CACHED_BYTES = 32 << 20
+#: What a batch of a few columns takes beside its values: most of it, if it has one row.
+_BATCH_BYTES = 4_000
 Offsets = NDArray[np.int64]
 
 
@@ -167,6 +169,6 @@ class LogFolder:
         with self._cache_lock:
             if frame not in self._cache:
                 self._cache[frame] = batch
-                self._cached += batch.nbytes
+                self._cached += batch.nbytes + _BATCH_BYTES
             while self._cached > _CACHED_BYTES and len(self._cache) > 1:
-                self._cached -= self._cache.popitem(last=False)[1].nbytes
+                self._cached -= self._cache.popitem(last=False)[1].nbytes + _BATCH_BYTES

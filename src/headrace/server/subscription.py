@@ -80,9 +80,8 @@ class LogSubscription:
             self.offset = self._place(cursor)
             if form != "events":
                 self._take(self._read(log.first, self.offset))
-            elif self.offset:
-                events = self._read(log.first, self.offset)
-                self._cti = _promise(events, NEG_INFINITY)
+            else:
+                self._cti = self._promise_before(self.offset)
 
     def _empty(self) -> pa.Table:
         if self.form == "events":
@@ -111,6 +110,14 @@ class LogSubscription:
 
     def _read(self, start: int, end: int) -> pa.Table:
         return self._log.rows(start, end)[1]
+
+    def _promise_before(self, offset: int) -> int:
+        """The promise in force at a place: the latest before it, since promises grow."""
+        found = NEG_INFINITY
+        while offset > self._log.first and found == NEG_INFINITY:
+            start = max(self._log.first, offset - _ROWS)
+            found, offset = _promise(self._read(start, offset), NEG_INFINITY), start
+        return found
 
     # --- pieces ------------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from rich.console import Console
 from tests.wheels import tallies
@@ -76,6 +80,40 @@ def test_the_shell_shows_replies(shell: RemoteShell):
     assert "3 | SELECT nothing FROM fruit" in str(caught.value)
     with pytest.raises(PlanError, match="no command"):
         shell.execute("\\wach")
+
+
+def test_ctrl_c_shows_the_cursor_after_what_was_printed(shell: RemoteShell, monkeypatch: pytest.MonkeyPatch):
+    statement = "SUBSCRIBE animals WITH FINAL"
+    batches = [pa.record_batch({"n": [number]}) for number in (1, 2)]
+
+    def interrupted_by(where: str) -> None:
+        """Ctrl-C while a batch is printed, or after its cursor has arrived."""
+
+        class Printing(Console):
+            def print(self, *what: Any, **how: Any) -> None:
+                if where == "printing":
+                    signal.raise_signal(signal.SIGINT)
+                super().print(*what, **how)
+
+        class Following:
+            cursor: str | None = None
+
+            def __iter__(self) -> Iterator[pa.RecordBatch]:
+                for number, batch in enumerate(batches):
+                    self.cursor = f"7.{number}"
+                    if number == 1:
+                        signal.raise_signal(signal.SIGINT)
+                    yield batch
+
+        stream = SimpleNamespace(subscribe=lambda *_, **__: Following())
+        monkeypatch.setattr(shell.client, "stream", lambda _: stream)
+        shell.console = Printing(record=True, width=200)
+        shell.execute(f"{statement};")
+
+    for where in ("printing", "waiting"):
+        interrupted_by(where)
+        assert shell.console.export_text().split()[-1] == "1"
+        assert "ended; to go on: SUBSCRIBE animals AS OF '7.0' WITH FINAL" in shell.errors.export_text()
 
 
 def test_nothing_runs_if_a_port_is_taken(tmp_path: Path, url: str):

@@ -176,6 +176,16 @@ def test_no_rows_are_a_frame_too(tmp_path: Path):
     assert (read(log), log.marked("x")) == ([1], 1)
 
 
+def test_small_frames_in_memory_are_bounded(tmp_path: Path):
+    log = opened(tmp_path)
+    with patch("headrace.server.log_files._CACHED_BYTES", 50_000):
+        for number in range(100):
+            log.append(rows(number))
+        assert len(log._cache) < 15  # a batch takes kilobytes, however few values it has
+        assert read(log) == list(range(100))
+        assert len(log._cache) < 15
+
+
 def test_threads_share_a_log(tmp_path: Path):
     log = opened(tmp_path, durable=True)
     found: list[list[int]] = [[] for _ in range(4)]

@@ -74,6 +74,18 @@ def until(client: ServerConnection, text: str, expected: list[dict[str, Any]]) -
         time.sleep(0.02)
 
 
+def test_clients_insert_physical_events_with_dates(start: Callable[[], ServerConnection]):
+    client = start()
+    said(client, "CREATE STREAM orders (kind STRING, le DATETIME, re DATETIME, re_new DATETIME, n LONG) "
+                 "LIFETIME PHYSICAL WITH PROGRESS EXPLICIT; QUERY q AS SELECT n FROM orders;")  # fmt: skip
+    begin, end, sooner = "2024-01-01T00:00:00Z", "2024-01-01T02:00:00Z", "2024-01-01T01:00:00Z"
+    order = {"kind": "insert", "le": begin, "re": end, "n": 1}
+    client.insert("orders", [order, {"kind": "insert", "le": begin, "n": 2}])  # the second has no end
+    client.insert("orders", [order | {"kind": "retract", "re_new": sooner}, {"kind": "cti", "le": sooner}])
+    rows = asked(client, "SELECT * FROM q")
+    assert [(row["n"], row["re"] and row["re"].hour) for row in rows] == [(1, 1), (2, None)]
+
+
 def test_a_table_and_a_view_last(start: Callable[[], ServerConnection]):
     client = start()
     said(client, "CREATE TABLE items (id LONG PRIMARY KEY, class STRING NOT NULL, price LONG DEFAULT 1)")

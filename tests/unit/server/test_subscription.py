@@ -129,6 +129,21 @@ def test_upserts_follow_the_rows_that_hold(tmp_path: Path):
     assert repeated.rows.equals(second.rows)
 
 
+def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("headrace.server.subscription._ROWS", 5)
+    log = log_at(tmp_path, ROWS)
+    for number in range(20):
+        row = {"kind": "cti", "le": number} if number in (3, 12) else event("insert", "a", number, 0)
+        log.append(pa.Table.from_pylist([row], schema=log.schema.arrow))
+    read: list[tuple[int, int]] = []
+    rows = log.rows
+    monkeypatch.setattr(log, "rows", lambda start, end: (read.append((start, end)), rows(start, end))[1])
+    assert LogSubscription("out", log, ROWS, cursor="000007.19").next(0).cti == 12
+    assert read == [(14, 19), (9, 14), (19, 20)]
+    read.clear()
+    assert LogSubscription("out", log, ROWS, cursor="000007.2").next(0, 1).cti == NEG_INFINITY
+
+
 def test_cursors_that_cannot_go_on(tmp_path: Path):
     log = log_at(tmp_path, ROWS, segment_bytes=1)
     for number in range(4):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +30,7 @@ from headrace.server.interface import Reply, RowsReply, Said
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import StreamEntry
 from headrace.sql.parse import parse
+from headrace.sql.printer import to_sql
 from headrace.sql.session import SqlSession
 
 __all__ = ["RemoteShell"]
@@ -89,15 +94,18 @@ class RemoteShell:
                 self.errors.print(Text(note, "dim"), soft_wrap=True)
 
     def _follow(self, part: s.Subscribe) -> None:
-        """Print the changes of a subscription until Ctrl-C."""
+        """Print the changes of a subscription until Ctrl-C, which shows the cursor after what was printed."""
         stream = self.client.stream(part.name.text)
         subscriber = stream.subscribe(part.form, part.cursor, key=[name.text for name in part.key])
+        printed = part.cursor
         try:
             for batch in subscriber:
-                self.console.print(_table(pa.Table.from_batches([batch])))
+                with _whole():
+                    self.console.print(_table(pa.Table.from_batches([batch])))
+                    printed = subscriber.cursor
         except KeyboardInterrupt:
-            again = f"SUBSCRIBE {part.name.text} AS OF '{subscriber.cursor}'" if subscriber.cursor else ""
-            self.errors.print(Text(f"ended{'; to go on: ' if again else ''}{again}", "dim"))
+            again = to_sql(replace(part, cursor=printed)) if printed else ""
+            self.errors.print(Text(f"ended{'; to go on: ' if again else ''}{again}", "dim"), soft_wrap=True)
 
     def _refresh(self) -> None:
         """Read the names and columns of what exists, for completion."""
@@ -168,6 +176,26 @@ class RemoteShell:
     _commands: ClassVar[Mapping[str, Callable[..., None]]] = {
         "help": _help, "d": _list, "watch": _watch, "i": _include, "quit": _quit, "q": _quit, "exit": _quit,
     }  # fmt: skip
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """A Ctrl-C takes effect after this, not within."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals are for the main thread alone
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    if hasattr(signal, "pthread_sigmask"):  # a write that a signal interrupts may be cut off
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _table(table: pa.Table) -> Table:
