@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -39,21 +40,27 @@ _SILENCE = 45.0
 _PAUSES = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 
-def connect(url: str, token: str | None = None, *, timeout: float = 60.0, patience: float = 60.0) -> Client:
+def connect(
+    url: str, token: str | None = None, *, ca: str | Path | None = None, timeout: float = 60.0, patience: float = 60.0
+) -> Client:
     """A client of the server at `url`, such as `http://localhost:8080`.
 
-    `token` is what `headrace token create` printed; a server on this machine may need none. A request fails after
-    `timeout` seconds, and a subscription when the server does not answer for `patience` seconds.
+    `token` is what `headrace token create` printed; a server on this machine may need none. `ca` is a PEM file with the
+    certificates that are trusted, for a server whose certificate nobody else knows. A request fails after `timeout`
+    seconds, and a subscription when the server does not answer for `patience` seconds.
     """
-    return Client(url, token, timeout=timeout, patience=patience)
+    return Client(url, token, ca=ca, timeout=timeout, patience=patience)
 
 
 class Client:
     """A client of a server; `with hr.connect(url) as client:` closes it."""
 
-    def __init__(self, url: str, token: str | None = None, *, timeout: float = 60.0, patience: float = 60.0) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, ca: str | Path | None = None, timeout: float = 60.0,
+        patience: float = 60.0,
+    ) -> None:  # fmt: skip
         self.url, self.patience = url.rstrip("/"), patience
-        self.transport = Transport(self.url, token, timeout)
+        self.transport = Transport(self.url, token, timeout, ca)
 
     def __repr__(self) -> str:
         return f"hr.connect({self.url!r})"
@@ -281,7 +288,7 @@ class Subscriber:
 class Transport:
     """Requests to a server; what it raises is raised here."""
 
-    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+    def __init__(self, url: str, token: str | None, timeout: float, ca: str | Path | None = None) -> None:
         place = urlsplit(url)
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ServerError("this is no address of a server", given=url, instead="http://localhost:8080")
@@ -294,7 +301,8 @@ class Transport:
             "base_url": url,
             "headers": {} if token is None else {"authorization": f"Bearer {token}"},
             "timeout": httpx.Timeout(timeout, read=max(timeout, _SILENCE)),
-            "verify": httpx.create_ssl_context(),  # one for all its connections: to read the certificates takes 25 ms
+            # One for all its connections: to read the certificates takes 25 ms.
+            "verify": httpx.create_ssl_context() if ca is None else _trusting(ca),
             "trust_env": place.hostname not in ("localhost", "127.0.0.1", "::1"),  # no proxy to this machine
         }
         self._client = httpx.Client(**self._options)
@@ -322,6 +330,15 @@ class Transport:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _trusting(ca: str | Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ServerError(
+            f"the certificates cannot be read: {error}", given=str(ca), allowed="a file of certificates, as PEM"
+        ) from error
 
 
 def _check(reply: httpx.Response, body: bytes, text: str = "") -> None:

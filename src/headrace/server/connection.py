@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, ServerError
+from headrace.errors import AccessError, HeadraceError, ServerError
 from headrace.io.origins import endless_origins
 from headrace.schema import Schema
 from headrace.server.access import check_role, needs
+from headrace.server.access.audit import unparsed
 from headrace.server.catalog import StoredObject
 from headrace.server.computing import AskJob, SelectAnswer, StatementWatch
 from headrace.server.insert_queue import InsertQueue
@@ -69,8 +70,8 @@ class ServerConnection(ModuleRequests):
 
     def _executed(self, text: str) -> Iterator[Reply]:
         try:
-            context = Context(self.server.limits.check_text(text))
-            left = list(parse(text).statements)
+            context = Context(text)
+            left = list(self._parsed(text))
             while left:
                 part = left.pop(0)
                 self.watch.next_statement()
@@ -87,6 +88,21 @@ class ServerConnection(ModuleRequests):
             raise
         finally:
             self.watch.end()
+
+    def _parsed(self, text: str) -> Sequence[s.Statement]:
+        """The statements of a text; one that is none is noted."""
+        try:
+            return parse(self.server.limits.check_text(text)).statements
+        except HeadraceError as error:
+            self.server.access.audit.note(self.who, self.origin, unparsed(text), error)
+            raise
+
+    def look_up(self, text: str) -> Iterator[Reply]:
+        """Carry out a `SHOW` or `DESCRIBE` that the client has not asked for itself: it is not noted."""
+        for part in parse(text).statements:
+            assert isinstance(part, s.Show | s.ShowCreate | s.Describe)
+            self._check(part)
+            yield self._carried_out(Context(text), part)
 
     @contextmanager
     def _noted(self, what: str) -> Iterator[None]:
@@ -182,13 +198,20 @@ class ServerConnection(ModuleRequests):
         answer: SelectAnswer = self.session.compute(job)
         return RowsReply("SELECT", answer.table, (answer.losses,) if answer.losses else ())
 
-    def columns(self, text: str) -> pa.Schema | None:
-        """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out."""
-        statements = parse(self.server.limits.check_text(text)).statements
+    def columns(self, text: str, *, guess: bool = False) -> pa.Schema | None:
+        """The columns of the rows that a statement replies with; None if there are none. Nothing is carried out.
+
+        With `guess`, the client has not sent this text: what is wrong with it is not noted.
+        """
+        statements = parse(text).statements if guess else self._parsed(text)
         if len(statements) != 1:
             return None
         part = statements[0]
-        self._check(part)
+        try:
+            self._check(part)
+        except AccessError as error:
+            self.server.access.audit.note(self.who, self.origin, to_sql(part), error)
+            raise
         if isinstance(part, s.Ask) and part.name is None and part.query.into is None:
             outcome = self.session.statement(Context(text), part)
             assert isinstance(outcome, Answers)

@@ -112,8 +112,14 @@ class Connection(Protocol):
     def execute(self, text: str) -> Iterator[Reply]:
         """Carry out the statements of a text, one after the other."""
 
-    def columns(self, text: str) -> pa.Schema | None:
-        """The columns of the rows that a statement will reply with; None if it replies with none."""
+    def look_up(self, text: str) -> Iterator[Reply]:
+        """Carry out a `SHOW` or `DESCRIBE` for the way in itself: the audit log does not have it."""
+
+    def columns(self, text: str, *, guess: bool = False) -> pa.Schema | None:
+        """The columns of the rows that a statement will reply with; None if it replies with none.
+
+        `guess`: the client has not sent this text, and the audit log does not have what is wrong with it.
+        """
 
     def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
         """Insert rows into a table or into a stream that clients feed, and return how many, when they are on disk.

@@ -32,7 +32,7 @@ from headrace.server.drop_statements import DropStatements
 from headrace.server.interface import Who
 from headrace.server.looks import LOOKS, look
 from headrace.server.modules.requests import MODULE_COLUMNS, module_lines
-from headrace.server.published import ClientRows, DiskLog, LogSink, PublishedStream, client_columns
+from headrace.server.published import ARRIVED, ClientRows, DiskLog, LogSink, PublishedStream, client_columns
 from headrace.server.queries import ServedQuery
 from headrace.server.query_statements import QueryStatements
 from headrace.server.texts import CreatedStep, DroppedStep, TextChanges
@@ -224,6 +224,11 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
             raise context.error(
                 part, "a stream needs columns, a source, or a query", instead=f"CREATE STREAM {name.text} (…)"
             )
+        if ARRIVED in declared:
+            raise context.error(
+                part, f"a column may not be named {ARRIVED!r}: the server notes there when a row arrived",
+                given=ARRIVED, allowed="any other name", instead="arrived",
+            )  # fmt: skip
         with self._storing("stream", name.text, part) as stored:
             log = self.server.open_log(stored, client_columns(declared))
             adapter = ClientRows(name.text, declared, str(log.folder), log)

@@ -171,9 +171,9 @@ class LogSubscription:
         self._cti = _promise(events, self._cti)
         if self.form == "events":
             return events
-        changes = to_changes(events, self._payload)
-        self._history = Changes.concat([self._history, changes]).consolidate()
-        return self._final() if self.form == "final" else self._upserts(changes)
+        changes, before = to_changes(events, self._payload), self._history
+        self._history = Changes.concat([before, changes]).consolidate()
+        return self._final() if self.form == "final" else self._upserts(changes, before)
 
     def _final(self) -> pa.Table:
         done = self._history.re <= self._cti
@@ -181,18 +181,19 @@ class LogSubscription:
         self._history = self._history.filter(~done)
         return rows
 
-    def _upserts(self, changes: Changes) -> pa.Table:
-        """The latest row of every key that changed, or its deletion."""
+    def _upserts(self, changes: Changes, before: Changes) -> pa.Table:
+        """The latest row of every key that changed, or its deletion if it had one before."""
         if not len(changes):
             return self._empty()
-        held = self._history.filter(self._history.re == INFINITY) if self._relation else self._history
-        keys = pa.concat_tables([part.payload.select(list(self._key)) for part in (changes, held)])
-        codes = factorize(keys)[0]
-        changed, of_held = np.unique(codes[: len(changes)], return_index=True), codes[len(changes) :]
+        held, known = self._held(self._history), self._held(before)
+        parts = (changes, held, known)
+        codes = factorize(pa.concat_tables([part.payload.select(list(self._key)) for part in parts]))[0]
+        of_changes, of_held, of_known = np.split(codes, np.cumsum([len(changes), len(held)]))
+        changed = np.unique(of_changes, return_index=True)
         order = np.lexsort((held.le, of_held))
         last = order[np.r_[of_held[order][1:] != of_held[order][:-1], True][: len(order)]]
         last = last[np.isin(of_held[last], changed[0])]
-        gone = changed[1][~np.isin(changed[0], of_held[last])]
+        gone = changed[1][~np.isin(changed[0], of_held[last]) & np.isin(changed[0], of_known)]
         latest, lost = held.take(last), changes.take(gone)
         nulls = {name: pa.nulls(len(lost), lost.payload.schema.field(name).type) for name in self._payload.names}
         table = pa.table({
@@ -203,6 +204,10 @@ class LogSubscription:
             of_lost = lost.payload.column(name) if name in self._key else pa.chunked_array([nulls[name]])
             table = table.append_column(name, pa.chunked_array([*latest.payload.column(name).chunks, *of_lost.chunks]))
         return table
+
+    def _held(self, events: Changes) -> Changes:
+        """The events that may be the latest rows of keys."""
+        return events.filter(events.re == INFINITY) if self._relation else events
 
     def close(self) -> None:
         """End it."""

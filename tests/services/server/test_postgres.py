@@ -107,7 +107,7 @@ def test_psql_describes(psql: Psql):
     ("command", "expected"),
     [
         (r"\l", "headrace|local|UTF8"), (r"\dn", "public|local"), (r"\du", "local"), (r"\dv", "symbols"),
-        (r"\dm", "totals"), (r"\di", "trades_pkey"), (r"\d+ totals", "Materialized view"), (r"\dt+", "permanent"),
+        (r"\dm", "totals"), (r"\di", "trades_pkey"), (r"\d+ totals", "View definition"), (r"\dt+", "permanent"),
         (r"\df", "0 rows"), (r"\conninfo", "headrace"),
     ],
 )  # fmt: skip

@@ -33,6 +33,7 @@ class StandIn:
         self.first = 0
         self.changed = threading.Condition()
         self.open: list[str] = []
+        self.subscribed: list[StandInSubscription] = []
         self.cancelled = threading.Event()
         self.well = self.alive = True
 
@@ -65,7 +66,7 @@ class StandIn:
         return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
 
     def figures(self) -> Mapping[str, Any]:
-        return {"subscribers": 3, "log_bytes": dict.fromkeys(self.streams, 100)}
+        return {"subscribers": len(self.subscribed), "log_bytes": dict.fromkeys(self.streams, 100)}
 
     def add(self, name: str, values: Sequence[int]) -> None:
         with self.changed:
@@ -116,7 +117,9 @@ class StandInConnection:
             elif word:
                 yield Said(word, "done")
 
-    def columns(self, text: str) -> pa.Schema | None:
+    look_up = execute
+
+    def columns(self, text: str, *, guess: bool = False) -> pa.Schema | None:
         raise NotImplementedError
 
     def insert(self, stream: str, rows: pa.Table | list[dict[str, Any]], key: str | None = None) -> int:
@@ -176,6 +179,7 @@ class StandInSubscription:
         self.place = place or 0
         self.snapshot_end = len(server.streams[name]) if place is None else 0
         self.closed = False
+        server.subscribed.append(self)
 
     def next(self, timeout: float | None = None, rows: int | None = None) -> SubscribedRows | None:
         stream = self.server.streams[self.name]
@@ -196,4 +200,6 @@ class StandInSubscription:
         return SubscribedRows(table, cursor, self.place, snapshot)
 
     def close(self) -> None:
+        if not self.closed:
+            self.server.subscribed.remove(self)
         self.closed = True

@@ -127,6 +127,11 @@ def test_upserts_follow_the_rows_that_hold(tmp_path: Path):
     repeated = again.next(0)
     assert repeated is not None
     assert repeated.rows.equals(second.rows)
+    append(event("insert", "c", 4, 6), event("retract", "c", 4, 6, 7))  # nobody has seen it
+    assert subscription.next(0) is None
+    fresh = LogSubscription("out", log, ROWS, form="upsert", key=["k"], relation=True).next(0)
+    assert fresh is not None
+    assert [(row["_op"], row["k"], row["v"]) for row in fresh.rows.to_pylist()] == [("upsert", "a", 3)]
 
 
 def test_a_cursor_reads_no_more_than_the_latest_promise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

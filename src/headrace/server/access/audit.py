@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError, without_secrets
 from headrace.server.access.database import AccessDatabase
 from headrace.server.interface import Who
 
-__all__ = ["AuditEntry", "AuditLog"]
+__all__ = ["AuditEntry", "AuditLog", "unparsed"]
 
 #: Characters of a statement that are kept.
 _LONGEST = 10_000
@@ -30,6 +30,9 @@ _SECRET = re.compile(r"(\bSECRET\b[^;]*?\bAS\b\s*)'(?:[^']|'')*(?:'|$)", re.IGNO
 _PASSWORD = re.compile(
     r"((?:password|secret|token|credential|passphrase|\bkey)[\w.\"]*\s*=>\s*)'(?:[^']|'')*(?:'|$)", re.IGNORECASE
 )
+
+_SECRET_WORD = re.compile(r"secret|password|token|credential|passphrase|key", re.IGNORECASE)
+_TEXT = re.compile(r"'(?:[^']|'')*(?:'|$)")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,17 @@ def _safe(text: str) -> str:
 
 #: Clients repeat short statements: `INSERT INTO s`.
 _safe_again = lru_cache(1_000)(_safe)
+
+
+def unparsed(text: str) -> str:
+    """A text that is no statement, without what may be a secret: it has no parts by which secrets are known.
+
+    >>> unparsed("SELEC a FROM s WHERE b = 'x'"), unparsed("CREATE SECRETT s AS hunter2")
+    ("SELEC a FROM s WHERE b = '***'", 'CREATE SECRETT …')
+    """
+    if _SECRET_WORD.search(text):
+        return " ".join([*text.split()[:2], "…"])
+    return _TEXT.sub("'***'", text)
 
 
 class AuditLog:

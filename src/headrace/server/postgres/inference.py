@@ -63,7 +63,7 @@ def _fitting(statement: StatementText, types: Sequence[int], place: int, connect
     def fits(oid: int) -> bool:
         literals = ["NULL" if not known else _SAMPLES.get(known, "'a'") for known in types]
         literals[place] = _SAMPLES.get(oid, "'a'")
-        return _binds(lambda: connection.columns(with_literals(statement, literals)))
+        return _binds(lambda: connection.columns(with_literals(statement, literals), guess=True))
 
     found = next((oid for oid in _TRIED if fits(oid)), _TEXT)
     return _NUMERIC if found == _INT8 and fits(_FLOAT8) else found
@@ -114,6 +114,6 @@ def _placed(values: Sequence[Lexeme], order: Sequence[int]) -> dict[int, int]:
 def _schema(name: Lexeme, connection: Connection) -> pa.Schema | None:
     quoted = '"' + name.text.replace('"', '""') + '"'
     try:
-        return connection.columns(f"SELECT * FROM {quoted}")
+        return connection.columns(f"SELECT * FROM {quoted}", guess=True)
     except HeadraceError:
         return None

@@ -238,11 +238,15 @@ class _Client:
         except AccessError as error:
             raise StatementRefused(error.message, "28P01", allowed=error.allowed, instead=error.instead) from error
 
+    def _address(self) -> str:
+        """The address of the client; empty if it has none."""
+        found = self.writer.get_extra_info("peername")
+        return str(found[0]) if isinstance(found, tuple) and found else ""
+
     def _is_loopback(self) -> bool:
-        address = self.writer.get_extra_info("peername")
         try:
-            found = ipaddress.ip_address(address[0].partition("%")[0])
-        except (TypeError, ValueError, IndexError):
+            found = ipaddress.ip_address(self._address().partition("%")[0])
+        except ValueError:
             return False
         mapped = getattr(found, "ipv4_mapped", None)
         return (mapped or found).is_loopback
@@ -258,7 +262,7 @@ class _Client:
         loop = asyncio.get_running_loop()
         settings = ClientSettings(who.name, opening.settings)
         database = opening.settings.get("database") or "headrace"
-        connection = await self.listener.in_thread(partial(self.listener.server.connect, who))
+        connection = await self.listener.in_thread(partial(self.listener.server.connect, who, self._address()))
         send = partial(self._send_from_thread, loop)
         session = WireSession(connection, settings, database, send)
         key = self.listener.enter(session)

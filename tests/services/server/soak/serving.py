@@ -108,11 +108,10 @@ class Served:
             self._process.stdout.close()
 
     def memory(self) -> int:
-        """Its resident bytes, with those of its children."""
+        """Its resident bytes."""
         assert self._process is not None
         try:
-            process = psutil.Process(self._process.pid)
-            return sum(one.memory_info().rss for one in [process, *process.children(recursive=True)])
+            return int(psutil.Process(self._process.pid).memory_info().rss)
         except psutil.NoSuchProcess:
             return 0
 

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fixtures.waiting import until
 
-from headrace.errors import AccessError, LimitError, ServerError
+from headrace.errors import AccessError, LimitError, ServerError, SqlError
 from headrace.server.access import LOCAL, Access, Limits, Slots
 from headrace.server.access.audit import AuditLog, safe_statement
+from headrace.server.core import HeadraceServer
 from headrace.server.interface import Who
 
 
@@ -256,3 +257,25 @@ def test_slots_are_counted_for_each_client():
     with pytest.raises(ValueError, match="x"), slots.use(a):
         raise ValueError("x")
     assert slots.in_use() == 0
+
+
+def test_what_the_audit_log_of_a_server_has(tmp_path: Path):
+    """Texts that are no statements are noted, without secrets; what a way in looks up for itself is not."""
+    with HeadraceServer(tmp_path, durable=False) as server:
+        client = server.connect(Who("ann", "reader"), "10.0.0.7")
+        with pytest.raises(SqlError):
+            list(client.execute("SELEC 'hunter2'"))
+        with pytest.raises(SqlError):
+            list(client.execute("CREATE SECRET s IS hunter2"))
+        for _ in client.look_up("SHOW TABLES"):
+            pass
+        with pytest.raises(SqlError):
+            client.columns("SELECT * FROM nothing", guess=True)
+        with pytest.raises(AccessError):
+            client.columns("DROP TABLE t")
+        noted = [(one.origin, one.statement, one.outcome) for one in reversed(server.access.audit.entries())]
+        assert noted == [
+            ("10.0.0.7", "SELEC '***'", "SQL"),
+            ("10.0.0.7", "CREATE SECRET …", "SQL"),
+            ("10.0.0.7", "DROP TABLE t", "ACCESS"),
+        ]

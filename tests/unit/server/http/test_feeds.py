@@ -16,8 +16,9 @@ import pytest
 from tests.fixtures.waiting import until
 from tests.unit.server.standing_in import StandIn
 
-from headrace.errors import ServerError
+from headrace.errors import ServerError, Unavailable
 from headrace.server.access import Limits
+from headrace.server.client import connect
 from headrace.server.core import HeadraceServer
 from headrace.server.http import HttpServer, HttpSettings
 
@@ -168,6 +169,12 @@ def test_tls_with_tokens_and_an_audit_log(tmp_path: Path):
         settings = HttpSettings(audit=access.audit)
         with HttpServer(server, port=0, certificate=certificate, key=key, settings=settings) as http:
             assert http.url.startswith("https://")
+            with connect(http.url, token, ca=certificate) as own:
+                assert own.sql("SHOW QUERIES").num_rows == 0
+            with connect(http.url, token) as stranger, pytest.raises(Unavailable, match="certificate"):
+                stranger.sql("SHOW QUERIES")
+            with pytest.raises(ServerError, match="the certificates cannot be read"):
+                connect(http.url, token, ca=key)
             with httpx.Client(
                 base_url=http.url, verify=trust, headers={"authorization": f"Bearer {token}"}, timeout=60
             ) as client:

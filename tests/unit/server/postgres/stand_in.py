@@ -90,7 +90,10 @@ class StandInConnection:
         count = re.match(r"(\d+) rows?", outcome.message)
         return Said("INSERT" if "INSERT" in tag else tag, outcome.message, int(count[1]) if count else None)
 
-    def columns(self, text: str) -> pa.Schema | None:
+    look_up = execute
+
+    def columns(self, text: str, *, guess: bool = False) -> pa.Schema | None:
+        del guess
         if not re.match(r"\s*(SELECT|WITH|VALUES)\b", text, re.IGNORECASE):
             return next(iter(self.execute(text))).table.schema if re.match("(?i)SHOW|EXPLAIN|DESC", text) else None
         with self.server.lock:
@@ -128,6 +131,7 @@ class StandIn:
         self.pieces: queue.Queue[SubscribedRows] = queue.Queue()
         self.subscriptions: list[Pieces] = []
         self.connections: list[StandInConnection] = []
+        self.origins: list[str] = []
         #: How many statements have begun to wait.
         self.sleeping = 0
 
@@ -135,7 +139,8 @@ class StandIn:
         rows = [{"kind": "insert", "le": place, "x": value} for place, value in enumerate(values)]
         self.pieces.put(SubscribedRows(pa.Table.from_pylist(rows, self.subscribed), cursor, 0))
 
-    def connect(self, who: Who) -> StandInConnection:
+    def connect(self, who: Who, origin: str = "") -> StandInConnection:
+        self.origins.append(origin)
         self.connections.append(StandInConnection(self, who))
         return self.connections[-1]
 

@@ -38,8 +38,9 @@ def dsn(listener: PostgresListener, rest: str = "sslmode=prefer") -> str:
     return f"host=127.0.0.1 port={listener.port} user=me dbname=headrace {rest}"
 
 
-def test_a_client_is_greeted_with_settings(listener: PostgresListener):
+def test_a_client_is_greeted_with_settings(server: StandIn, listener: PostgresListener):
     with RawClient(listener.port) as client:
+        assert server.origins == ["127.0.0.1"]  # for the audit log
         statuses = dict(body[:-1].decode().split("\0") for kind, body in client.started if kind == "S")
         assert statuses["client_encoding"] == "UTF8"
         assert statuses["server_version"].startswith("16.0 (Headrace ")

@@ -37,6 +37,7 @@ def _looked_up(name: str, key: str) -> str:
 
 _KEY = _looked_up("keys", "TRY_CAST(o AS BIGINT)")
 _INDEX = _looked_up("indexes", "TRY_CAST(o AS BIGINT)")
+_VIEW = _looked_up("views", "TRY_CAST(o AS BIGINT)")
 _COLUMN = _looked_up("key_columns", "o || '.' || n")
 _CLASS = _looked_up("class_oids", _NAME)
 _TYPE = _looked_up("type_oids", _NAME)
@@ -92,7 +93,7 @@ MACROS: Mapping[str, Sequence[tuple[str, str]]] = {
     "pg_get_statisticsobjdef_columns": _constant("NULL::VARCHAR", 1),
     "pg_get_triggerdef": _constant("NULL::VARCHAR", 1, 2),
     "pg_get_userbyid": _constant("getvariable('hr_user')", 1),
-    "pg_get_viewdef": _constant("NULL::VARCHAR", 1, 2),
+    "pg_get_viewdef": [("o", _VIEW), ("o, p", _VIEW)],
     "pg_has_role": _constant("TRUE", 2, 3),
     "pg_is_in_recovery": _constant("FALSE", 0),
     "pg_is_other_temp_schema": _constant("FALSE", 1),

@@ -41,7 +41,7 @@ _MEMORY, _SECONDS = "256MB", 10.0
 _MAPS = {
     "class_names": "MAP(BIGINT, VARCHAR)", "class_oids": "MAP(VARCHAR, BIGINT)", "type_oids": "MAP(VARCHAR, BIGINT)",
     "keys": "MAP(BIGINT, VARCHAR)", "indexes": "MAP(BIGINT, VARCHAR)", "key_columns": "MAP(VARCHAR, VARCHAR)",
-    "settings": "MAP(VARCHAR, VARCHAR)",
+    "views": "MAP(BIGINT, VARCHAR)", "settings": "MAP(VARCHAR, VARCHAR)",
 }  # fmt: skip
 
 
@@ -171,7 +171,7 @@ class CatalogQueries:
 
     def _shown(self, text: str) -> list[tuple[Any, ...]]:
         try:
-            for reply in self._connection.execute(text):
+            for reply in self._connection.look_up(text):
                 if isinstance(reply, RowsReply):
                     return [tuple(row.values()) for row in reply.table.to_pylist()]
         except HeadraceError:
@@ -181,7 +181,7 @@ class CatalogQueries:
     def _relation(self, name: str, kind: str) -> CatalogRelation | None:
         quoted = '"' + name.replace('"', '""') + '"'
         try:
-            schema = self._connection.columns(f"SELECT * FROM {quoted}")
+            schema = self._connection.columns(f"SELECT * FROM {quoted}", guess=True)
         except HeadraceError:
             return None  # a query that is stopped, a stream without a source: nothing can be selected from it
         if schema is None:
@@ -189,7 +189,9 @@ class CatalogQueries:
         rules = {str(row[0]): str(row[2]) for row in self._shown(f"DESCRIBE {quoted}") if len(row) > 2}
         key = tuple(column for column, rule in rules.items() if "PRIMARY KEY" in rule)
         required = frozenset(column for column, rule in rules.items() if "PRIMARY KEY" in rule or "NOT NULL" in rule)
-        return CatalogRelation(name, kind, tuple(wire_columns(schema)), key, required)
+        made = [str(row[0]) for row in self._shown(f"SHOW CREATE {quoted}")] if kind in "mv" else []
+        text = "\n".join(made).partition(" AS\n")[2]
+        return CatalogRelation(name, kind, tuple(wire_columns(schema)), key, required, text)
 
 
 def _asks(one: Lexeme, after: Lexeme, from_less: bool) -> bool:

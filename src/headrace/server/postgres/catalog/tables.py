@@ -142,6 +142,8 @@ class CatalogRelation:
     columns: tuple[WireColumn, ...]
     key: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
+    #: The query of a view.
+    text: str = ""
 
     @property
     def oid(self) -> int:
@@ -176,6 +178,7 @@ def catalog_maps(relations: Sequence[CatalogRelation], settings: Mapping[str, st
             for one in keyed
         },
         "key_columns": {f"{one.oid + 1}.{number}": name for one in keyed for number, name in enumerate(one.key, 1)},
+        "views": {one.oid: f" {one.text}" for one in relations if one.text},
         "settings": {name.lower(): value for name, value in settings.items()},
     }
 

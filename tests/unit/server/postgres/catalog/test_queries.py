@@ -39,6 +39,8 @@ def rows(catalog: CatalogQueries, text: str) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("SELECT pg_get_viewdef('v'::regclass) AS a, pg_get_viewdef('trades'::regclass, true) AS b",
+         [(" SELECT symbol\nFROM trades;", None)]),
         ("SELECT relname, relkind FROM pg_class ORDER BY 1",
          [("m", "m"), ("trades", "r"), ("trades_pkey", "i"), ("v", "v")]),
         (_COLUMNS,
