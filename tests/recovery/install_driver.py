@@ -38,7 +38,8 @@ def prepared(data: Path) -> None:
     package, _ = modules.install(OLD, "ann", lambda _: None)
     for kind in ("query", "view"):
         stored = catalog.add(kind, kind[0], "", "wim")
-        catalog.mark(stored.id, "there", packages=[package.id])
+        catalog.use(stored.id, [package.id])
+    catalog.mark(stored.id, "there")
     modules.close()
     catalog.close()
 

@@ -1,7 +1,8 @@
 """The catalog on disk: the statements that created what exists, and the state of queries, in SQLite.
 
-An object is stored before anything is created for it, and marked when it is there: a process that dies in between
-leaves an object that the next start removes, with its folders. What is dropped is marked first, too.
+An object is stored before anything is created for it, and marked when the text that creates it has ended: a process
+that dies in between leaves an object that the next start removes, with its folders. What a text drops is marked at its
+end, too, and removed then (`texts.py`).
 """
 
 from __future__ import annotations
@@ -98,15 +99,25 @@ class StoredCatalog:
             assert row.lastrowid is not None
             return StoredObject(row.lastrowid, kind, name, text, owner, now, "creating")
 
-    def mark(
-        self, number: int, state: ObjectState, *, instead_of: int | None = None, packages: Iterable[int] = ()
-    ) -> None:
-        """Set the state of an object, note the packages that it uses, and remove the one whose place it takes."""
+    def mark(self, number: int, state: ObjectState) -> None:
+        """Set the state of an object."""
         with self._database.changing() as database:
-            database.execute("DELETE FROM objects WHERE id = ?", (instead_of,))
-            database.execute("DELETE FROM uses WHERE object = ?", (instead_of,))
-            database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", [(number, one) for one in packages])
             database.execute("UPDATE objects SET state = ? WHERE id = ?", (state, number))
+
+    def use(self, number: int, packages: Iterable[int]) -> None:
+        """Note the packages that an object uses."""
+        with self._database.changing() as database:
+            database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", [(number, one) for one in packages])
+
+    def end_text(self, states: Mapping[int, ObjectState], removed: Iterable[int]) -> None:
+        """Set the states of all objects that a text has changed, and remove others, or do nothing of it."""
+        gone = [(number,) for number in removed]
+        with self._database.changing() as database:
+            database.executemany(
+                "UPDATE objects SET state = ? WHERE id = ?", [(state, number) for number, state in states.items()]
+            )
+            database.executemany("DELETE FROM objects WHERE id = ?", gone)
+            database.executemany("DELETE FROM uses WHERE object = ?", gone)
 
     def set(self, number: int, settings: str) -> None:
         """Set the settings of a query."""

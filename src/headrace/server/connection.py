@@ -28,6 +28,7 @@ from headrace.server.modules.requests import ModuleRequests
 from headrace.server.published import without_arrival
 from headrace.server.session import ServerSession, unknown_stream
 from headrace.server.subscription import LogSubscription
+from headrace.server.texts import DroppedStep
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import SETTINGS, LiveEntry
 from headrace.sql.bind.context import Context
@@ -69,18 +70,22 @@ class ServerConnection(ModuleRequests):
 
     def _executed(self, text: str) -> Iterator[Reply]:
         try:
-            context, self.session.created = Context(text), []
-            for part in self._parsed(text):
-                try:
-                    self.watch.next_statement()
-                    with self._noted(to_sql(part)):
-                        self._check(part)
-                        self.watch.check()
-                        reply = self._carried_out(context, part)
-                except BaseException:
-                    self._undo()
-                    raise
+            context = Context(text)
+            left = list(self._parsed(text))
+            while left:
+                part = left.pop(0)
+                self.watch.next_statement()
+                with self._noted(to_sql(part)):
+                    self._check(part)
+                    self.watch.check()
+                    reply = self._carried_out(context, part)
+                if not left and not isinstance(reply, Subscribed):  # which its way in may refuse
+                    self._end_text()
                 yield reply
+            self._end_text()
+        except BaseException:
+            self._undo()
+            raise
         finally:
             self.watch.end()
 
@@ -113,13 +118,22 @@ class ServerConnection(ModuleRequests):
         check_role(self.who, needs(part, self.server.inside_roots), to_sql(part).partition("\n")[0][:80])
 
     def _undo(self) -> None:
+        """Take back what the text has changed in the catalog, the last change first."""
+        changes = self.session.text
         with self.server.lock:
-            for text in reversed(self.session.created):
+            for step in reversed(changes.steps.copy()):
                 try:
-                    self._again(text)
+                    if isinstance(step, DroppedStep):
+                        self.server.restore(self, step)
+                    elif step.number in changes.created:
+                        self._again(step.undo)
                 except HeadraceError as error:  # another client uses it by now
                     _log.warning("what a text created stays, though the text failed: %s", error)
-            self.session.created = []
+            self._end_text()
+
+    def _end_text(self) -> None:
+        """What the text has changed in the catalog lasts from now on."""
+        self.server.end_text(self.session.text)
 
     def _again(self, text: str) -> None:
         """Execute a text of the catalog, with the settings that are written in it and no others."""
@@ -148,7 +162,6 @@ class ServerConnection(ModuleRequests):
     def recover(self, stored: StoredObject) -> None:
         """Execute the statement of an object again, at a start."""
         self._again(stored.text)
-        self.session.created = []
 
     def _reply(self, outcome: Outcome) -> Reply:
         tag = _tag(outcome.statement)

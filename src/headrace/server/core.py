@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,6 +32,7 @@ from headrace.server.query_log import QueryLog
 from headrace.server.retention import LogRetention
 from headrace.server.runs import QueryRuns
 from headrace.server.shared_pieces import SharedPieces
+from headrace.server.texts import DroppedStep, TextChanges
 from headrace.sql.bind.catalog import Catalog, LiveEntry
 from headrace.sql.shipped import LIBRARY
 
@@ -83,6 +84,7 @@ class HeadraceServer:
         limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self.data = Path(data).absolute()
+        _check_roots(self.data, roots or [])
         self.durable, self.limits = durable, limits or Limits()
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
         self._tokens_required = tokens_required
@@ -203,13 +205,17 @@ class HeadraceServer:
             return self.recovering
         return self.stored.add(kind, name, text, owner)
 
-    def serve(self, served: ServedObject) -> None:
+    def serve(self, served: ServedObject, text: TextChanges) -> None:
         """Make an object known, after all of it was created; a view may be in the place of another."""
         stored, key = served.stored, key_of(served.stored.kind, served.stored.name)
         before = self.objects.get(key)
         if stored.state == "creating":
-            replaced = before.stored.id if before is not None else None
-            self.stored.mark(stored.id, "there", instead_of=replaced, packages=served.packages)
+            if before is not None:
+                text.created.pop(before.stored.id, None)
+                text.replaced.add(before.stored.id)
+            if served.packages:
+                self.stored.use(stored.id, served.packages)
+            text.created[stored.id] = "there"
             served.stored = replace(stored, state="there")
         served.inserts = self._insert_queue(served)
         served.shared = None if served.log is None else SharedPieces(served.log)
@@ -235,25 +241,62 @@ class HeadraceServer:
             self.remove_folders(stored)
             self.stored.remove(stored.id)
 
-    def drop(self, kind: str, name: str) -> None:
-        """Remove an object with its query, its log and its checkpoint."""
+    def drop(self, kind: str, name: str, text: TextChanges) -> None:
+        """Forget an object; its log and its checkpoint are removed when the text ends."""
         served = self.objects.pop(key_of(kind, name), None)
         if served is None and (found := self.unrecovered.pop(key_of(kind, name), None)) is not None:
             served = ServedObject(found[0])
         if served is None:
             return
-        self.stored.mark(served.stored.id, "dropped")
+        ran = served.query is not None and served.query.running is not None
         if served.query is not None:
-            served.query.drop()
-            self.query_log.forget(served.query.name)
+            served.query.stop()
         if served.log is not None:
             served.log.close()
+        if text.created.pop(served.stored.id, None) is None:
+            text.dropped.append(served)
+            text.steps.append(DroppedStep(served, ran))
+        else:
+            self._remove(served)
+
+    def _remove(self, served: ServedObject) -> None:
+        if served.query is not None and key_of(served.stored.kind, served.stored.name) not in self.objects:
+            self.query_log.forget(served.query.name)
         self.remove_folders(served.stored)
         self.stored.remove(served.stored.id)
 
+    def end_text(self, text: TextChanges) -> None:
+        """Make the changes of a text durable, all at once, and remove the files of what it has dropped."""
+        states = dict(text.created)
+        states |= {served.stored.id: "dropped" for served in text.dropped}
+        if states or text.replaced:
+            self.stored.end_text(states, text.replaced)
+        for served in text.dropped:
+            self._remove(served)
+        text.clear()
+
+    def restore(self, connection: ServerConnection, step: DroppedStep) -> None:
+        """Create again what a text has dropped or replaced, because it failed."""
+        stored, key = step.served.stored, key_of(step.served.stored.kind, step.served.stored.name)
+        text, instead = connection.session.text, self.objects.get(key)
+        text.dropped = [one for one in text.dropped if one is not step.served]
+        text.replaced.discard(stored.id)
+        self.recovering = stored
+        try:
+            connection.recover(stored)
+        except HeadraceError as error:
+            _log.warning("what a text dropped cannot be created again: %s", error)
+            self.unrecovered[key] = stored, error
+        finally:
+            self.recovering = None
+        if instead is not None and text.created.pop(instead.stored.id, None) is not None:
+            self._remove(instead)
+        if step.ran and (there := self.objects.get(key)) is not None and there.query is not None:
+            there.query.start_if_possible()
+
     def remove_folders(self, stored: StoredObject) -> None:
         """Remove the log of an object, and forget its state."""
-        self.stored.forget_place(stored.id)
+        self.runs.forget(stored.id)
         shutil.rmtree(self.data / "logs" / stored.folder, ignore_errors=True)
 
     def catch_up(self, node: Node) -> None:
@@ -312,3 +355,13 @@ class HeadraceServer:
                     "report": served.query.report, "batch_seconds": list(running.batch_seconds)
                 }  # fmt: skip
         return found
+
+
+def _check_roots(data: Path, roots: Sequence[str]) -> None:
+    """Refuse roots with the data directory in them: statements could read the key of the secrets."""
+    for root in roots:
+        if data.resolve().is_relative_to(Path(root).resolve()):
+            raise ServerError(
+                "statements may not use the data directory of the server", given=f"--root {root}",
+                allowed=f"directories that do not contain {data}", instead="a directory beside it, for files alone",
+            )  # fmt: skip

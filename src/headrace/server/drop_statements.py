@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.server.catalog import key_of
+from headrace.server.texts import TextChanges
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.bind.context import Context
@@ -27,10 +28,11 @@ class DropStatements(ViewStatements):
 
     server: HeadraceServer
     catalog: Catalog
+    text: TextChanges
 
     def _drop(self, context: Context, part: s.Drop) -> Done:
         if key_of(part.kind, part.name.text) in self.server.unrecovered:
-            self.server.drop(part.kind, part.name.text)
+            self.server.drop(part.kind, part.name.text, self.text)
             return Done(part, f"{part.kind} {part.name.text} dropped")
         self._check_users(context, part)
         if part.kind == "secret":
@@ -75,7 +77,7 @@ class DropStatements(ViewStatements):
         named |= {key_of("aggregate", name) for name in catalog.aggregates}
         for key, served in reversed(list(self.server.objects.items())):
             if key not in named:
-                self.server.drop(served.stored.kind, served.stored.name)
+                self.server.drop(served.stored.kind, served.stored.name, self.text)
 
     drop_statements: ClassVar[Mapping[type[s.Statement], Callable[[Any, Context, Any], Outcome]]] = {s.Drop: _drop}
 

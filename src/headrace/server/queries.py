@@ -220,10 +220,6 @@ class ServedQuery:
         self.runs.stop(self)
         self.failure = None
 
-    def drop(self) -> None:
-        """Stop it and remove its state."""
-        self.runs.drop(self)
-
 
 def _reached(running: Query, stream: str) -> int:
     sources = {

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import ServerError, nearest
-from headrace.server.catalog import key_of
+from headrace.server.catalog import ObjectState, key_of
 from headrace.server.interface import Who
 from headrace.server.queries import QUERY_SETTINGS, ServedQuery
 from headrace.server.retention import RETENTION
+from headrace.server.texts import TextChanges
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog
 from headrace.sql.bind.context import Context
@@ -31,6 +32,7 @@ class QueryStatements:
     server: HeadraceServer
     who: Who
     catalog: Catalog
+    text: TextChanges
 
     def served_queries(self, context: Context, name: s.Name | None) -> list[ServedQuery]:
         """The query of a name, or all."""
@@ -50,16 +52,23 @@ class QueryStatements:
         (query,) = self.served_queries(context, part.name)
         return query
 
+    def _mark(self, query: ServedQuery, state: ObjectState) -> None:
+        """Store the state of a query; of one that the running text creates, at the end of the text."""
+        if query.stored.id in self.text.created:
+            self.text.created[query.stored.id] = state
+        else:
+            self.server.stored.mark(query.stored.id, state)
+
     def _start_query(self, context: Context, part: s.StartQuery) -> Outcome:
         query = self._served_query(context, part)
         if part.stop:
             query.stop()
-            self.server.stored.mark(query.stored.id, "stopped")
+            self._mark(query, "stopped")
             self.server.query_log.note(query.name, f"stopped by {self.who.name}")
             return Done(part, f"query {query.name} was stopped; START QUERY {query.name} lets it go on")
         with context.at(part):
             query.start()
-        self.server.stored.mark(query.stored.id, "there")
+        self._mark(query, "there")
         self.server.query_log.note(query.name, f"started by {self.who.name}")
         return Done(part, f"query {query.name} runs")
 

@@ -178,16 +178,10 @@ class QueryRuns:
                 self._start_or_divide(others)
             return run.query
 
-    def drop(self, query: ServedQuery) -> None:
-        """Stop a query and remove what is kept for it."""
+    def forget(self, number: int) -> None:
+        """Remove what is kept for a query that does not run, by the number of its object."""
         with self.lock:
-            run = self.run_of(query)
-            if run is not None:
-                self._stop(run)
-            self.stored.forget_place(query.stored.id)
-            others = [member for member in run.members if member is not query] if run is not None else []
-            if others:
-                self._start_or_divide(others)
+            self.stored.forget_place(number)
             self._remove_unused()
 
     # --- runs --------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from headrace.server.published import ARRIVED, ClientRows, DiskLog, LogSink, Pub
 from headrace.server.queries import ServedQuery
 from headrace.server.query_statements import QueryStatements
 from headrace.server.sharing import sharing_explained, sharing_shown
+from headrace.server.texts import CreatedStep, DroppedStep, TextChanges
 from headrace.sql import changes
 from headrace.sql import syntax as s
 from headrace.sql.bind import sources
@@ -82,8 +83,8 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
         self.catalog = replace(server.catalog, settings=defaults)
         #: The rows of CREATE TABLE AS, which are computed before the lock is held.
         self._computed: pa.Table | None = None
-        #: What takes back what the running text has created, if it fails: texts of statements.
-        self.created: list[str] = []
+        #: What the running text has changed.
+        self.text = TextChanges()
 
     def statement(self, context: Context, part: s.Statement) -> Outcome:
         """Bind one statement; only those that change the catalog hold the lock of the server."""
@@ -96,9 +97,10 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
                 return super().statement(context, part)
         if isinstance(part, s.CreateTable) and part.query is not None:
             self._compute_rows(context, part, part.query)
-        again = self.server.recovering
-        with self.server.lock, self.server.modules.binding(again.id if again and again.kind != "view" else None):
-            return super().statement(context, part)
+        with self.server.lock:
+            again = self.server.recovering
+            with self.server.modules.binding(again.id if again and again.kind != "view" else None):
+                return super().statement(context, part)
 
     def _compute_rows(self, context: Context, part: s.CreateTable, query: s.Query) -> None:
         with context.at(part), self._looking():
@@ -167,8 +169,10 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
         except BaseException:
             self.server.abandon(stored)
             raise
-        undone = to_sql(s.Drop(kind, s.Name(name, quoted=True))) if before is None else before.stored.text
-        self.created.append(undone)
+        if stored.state == "creating" and before is None:
+            self.text.steps.append(CreatedStep(stored.id, to_sql(s.Drop(kind, s.Name(name, quoted=True)))))
+        elif stored.state == "creating" and before is not None:
+            self.text.steps.append(DroppedStep(before, ran=False))
 
     def _serve(self, stored: StoredObject, **parts: Any) -> ServedObject:
         from headrace.server.core import ServedObject  # it imports this module
@@ -180,12 +184,12 @@ class ServerSession(QueryStatements, DropStatements, SqlSession):
             try:
                 served.query.start()
             except BaseException:
-                served.query.drop()
+                served.query.stop()
                 if served.log is not None:
                     served.log.close()
                 raise
             self.server.query_log.note(served.query.name, f"created by {self.who.name}")
-        self.server.serve(served)
+        self.server.serve(served, self.text)
         return served
 
     def _stored(self, kind: str) -> Callable[[Context, Any], Outcome]:

@@ -58,9 +58,7 @@ class LogSubscription:
         self, name: str, log: EventLog, payload: Schema, form: Form, key: Sequence[str], cursor: str | None, *,
         dates: bool, relation: bool,
     ) -> None:  # fmt: skip
-        for column in key:
-            if column not in payload:
-                raise UnknownColumn.of(column, payload.names, name)
+        key = [_column(payload, column, name) for column in key]
         if form == "upsert" and not key:
             raise SubscriptionError(
                 "upsert rows need a key", given=f"SUBSCRIBE {name} WITH UPSERT",
@@ -216,3 +214,11 @@ class LogSubscription:
         """End it."""
         self.closed = True
         self._slot.close()
+
+
+def _column(payload: Schema, given: str, name: str) -> str:
+    """The column that a name of SQL means: spelled exactly so, else whatever its case."""
+    among = [column for column in payload.names if column.lower() == given.lower()]
+    if given not in among and len(among) != 1:
+        raise UnknownColumn.of(given, payload.names, name)
+    return given if given in among else among[0]

@@ -46,10 +46,11 @@ FOR_EVER = "SELECT * FROM pipe"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadraceServer]:
     folder: Path = tmp_path_factory.mktemp("workers")
-    pipe = folder / "pipe.csv"
+    (folder / "files").mkdir()
+    pipe = folder / "files" / "pipe.csv"
     pipe.write_text("k,ts\n1,2\n")
     limits = Limits(statement_memory=200 << 20, statement_seconds=600)
-    with HeadraceServer(folder / "data", roots=[str(folder)], durable=False, limits=limits) as running:
+    with HeadraceServer(folder / "data", roots=[str(folder / "files")], durable=False, limits=limits) as running:
         connection = running.connect(ADMIN)
         for _ in connection.execute(f"{SCRIPT} CREATE STREAM pipe (k LONG, ts LONG) SOURCE FILE ('{pipe}', ',');"):
             pass
