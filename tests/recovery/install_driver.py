@@ -39,7 +39,7 @@ def prepared(data: Path) -> None:
     for kind in ("query", "view"):
         stored = catalog.add(kind, kind[0], "", "wim")
         catalog.use(stored.id, [package.id])
-    catalog.mark(stored.id, "there")
+        catalog.mark(stored.id, "there")
     modules.close()
     catalog.close()
 
