@@ -13,6 +13,7 @@ from tests.fixtures.sharing_server import SharingServer, sharing_server
 import headrace as hr
 from headrace import col
 from headrace.events import cti_row
+from headrace.host.driving.publish import Publisher
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import Who
@@ -136,6 +137,28 @@ def test_a_query_that_is_stopped_goes_on_from_its_place():
         live.runs.forget(live.queries["sums"].stored.id)
         assert live.together() == [["rows", "high"]]
         assert len(list((live.root / "checkpoints").iterdir())) == 1
+
+
+def test_what_a_killed_process_has_not_delivered_is_delivered(monkeypatch: pytest.MonkeyPatch):
+    with sharing_server({name: plan for name, plan in plans().items() if name != "bad"}) as live:
+        live.append(physical(EVENTS[:2]))
+        start(live)
+        with monkeypatch.context() as killed:  # after its commit, before its delivery
+            killed.setattr(Publisher, "publish", lambda *_: None)
+            shape = live.input.schema.arrow
+            live.append(pa.concat_tables([physical(EVENTS[2:]).cast(shape), cti_row(INFINITY, SCHEMA).cast(shape)]))
+            live.catch_up()
+            for run in live.runs.runs:
+                run.query.stop()
+        assert live.answer("rows").num_rows < live.plans["rows"].cht().num_rows
+        live.runs.runs.clear()
+        for name in ("rows", "sums"):  # not as they ran together
+            live.queries[name].start()
+        live.catch_up()
+        live.queries["high"].start()
+        live.catch_up()
+        for name, plan in live.plans.items():
+            assert_same_history(live.answer(name), plan.cht())
 
 
 def test_a_query_joins_only_if_it_has_the_whole_history():

@@ -10,8 +10,8 @@ copied, where they are in directories.
 **When this is right.** The state of an operator after a batch is a function of the input up to there (the law, rule
 1.5: batches never show). So the states of two queries fit together if both have read their common sources up to the
 same offsets, from the same beginning, and have heard the same promises: `check_aligned` raises if not. An operator of
-the new plan that has state, and that no origin has, is an error, too. All origins must have delivered what they have
-committed, because the new checkpoint delivers nothing of theirs.
+the new plan that has state, and that no origin has, is an error, too. What an origin has committed and may not have
+delivered, because its process died, is delivered first: the new checkpoint delivers nothing of it.
 
 **All or nothing.** Before its commit a new checkpoint is a directory that nobody uses. The caller records that it takes
 the place of its origins (`Adoption.adopted`) after the commit and before the first new batch; then the origins are
@@ -30,11 +30,16 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.driving.checkpoint import Checkpoint
-from headrace.host.driving.plan import Plan
+from headrace.host.driving.checkpoint import Checkpoint, read_about
+from headrace.host.driving.delivery import deliver, deliveries_of
+from headrace.host.driving.plan import Job, Plan
 from headrace.host.driving.publish import is_published, mark_published
+from headrace.io.adapter import SinkAdapter
+from headrace.io.sinks import FileSink, Sink
+from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
 from headrace.stages.cut import Line
 from headrace.stages.declared import declared
+from headrace.stages.egress import publish_parts
 from headrace.stages.pickled import PICKLED, owner_mark
 from headrace.stages.stage import segment_names
 from headrace.store.blocks import Ledger
@@ -70,7 +75,7 @@ class _OldCheckpoint:
     diverted: Mapping[str, int]
 
 
-def adopt(adoption: Adoption, place: Checkpoint, line: Line, buckets: int) -> None:
+def adopt(adoption: Adoption, place: Checkpoint, line: Line, buckets: int, sinks: Sequence[Sink]) -> None:
     """Write the first commit of a new checkpoint, unless it has one, or its origins have none."""
     if Log(place.storage).last() is not None:
         return
@@ -82,6 +87,7 @@ def adopt(adoption: Adoption, place: Checkpoint, line: Line, buckets: int) -> No
     for origin in begun:
         _link_data(origin, place)
     outputs = [None if found is None else (origins[found[0]], found[1]) for found in adoption.outputs]
+    _deliver(outputs, line, sinks)
     batch = max(origin.commit.batch for origin in begun) + 1
     epoch = max(origin.commit.epoch for origin in begun)
     record = _record(begun, outputs, place, line, buckets)
@@ -103,7 +109,7 @@ def adopt(adoption: Adoption, place: Checkpoint, line: Line, buckets: int) -> No
 
 
 def _opened(path: Path) -> _OldCheckpoint | None:
-    """An origin; None if it has not begun. `CheckpointError` if its last batch may be missing from its outputs."""
+    """An origin; None if it has not begun."""
     storage = LocalStorage(path / "store")
     commit = Log(storage).last()
     if commit is None:
@@ -111,10 +117,26 @@ def _opened(path: Path) -> _OldCheckpoint | None:
     record = commit.record
     if record["feedback"]:
         raise CheckpointError("changes go round a loop of the query", given=str(path))
-    if not is_published(storage, commit.batch):
-        raise CheckpointError("the last batch has not been delivered", given=str(path))
     paths = {number: about["path"] for number, about in enumerate(record["outputs"]) if "path" in about}
     return _OldCheckpoint(path, storage, commit, {Path(found).name: number for number, found in paths.items()})
+
+
+def _deliver(outputs: Sequence[tuple[_OldCheckpoint | None, int] | None], line: Line, sinks: Sequence[Sink]) -> None:
+    """Deliver what outputs may lack of the last batches of their origins; they know what they have."""
+    for number, found in enumerate(outputs):
+        origin, sink = None if found is None else found[0], sinks[number]
+        if found is None or origin is None or is_published(origin.storage, origin.commit.batch):
+            continue
+        assert isinstance(sink, SinkAdapter)
+        there = Line((line.outputs[number],) * (found[1] + 1), {}, ())
+        owner = str((read_about(LocalStorage(origin.path)) or {})["owner"])
+        job = Job("", there, 1, origin.storage, (), adapters={found[1]: sink}, owner=owner)
+        for part in deliveries_of(job, origin.commit):
+            deliver(job, origin.commit, part)
+        for name, side in origin.diverted.items():
+            about = origin.commit.record["outputs"][side]
+            place = FileSink("final", (), str(origin.path / DIVERTED / name), "jsonl")
+            publish_parts(place, DIVERTED_ROWS, origin.commit.batch, about["parts"], None)
 
 
 def check_aligned(commits: Sequence[Commit]) -> None:

@@ -149,7 +149,7 @@ def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sin
     line = cut(plan, count)
     place.claim(line, count, sinks)
     if request.adoption is not None:
-        adopt(request.adoption, place, line, count)
+        adopt(request.adoption, place, line, count, sinks)
     sinks = place.continued(sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
     services = {number: sink for number, sink in enumerate(sinks) if isinstance(sink, SinkAdapter)}
