@@ -195,6 +195,8 @@ class LiveTable(ChangingTable):
         """
         with self._lock:
             time = self._time(at)
+            if not len(gone) and not rows.num_rows:  # nothing happens, at no time
+                return 0
             rows = rows.select(list(self.schema.names)).cast(self.schema.arrow)
             kept = np.ones(len(self), bool)
             kept[gone] = False

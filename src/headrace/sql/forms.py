@@ -67,8 +67,8 @@ FORMS = (
         "SELECT a FROM s WINDOW TUMBLING (SIZE 10 SECONDS)",
     ),
     Form(
-        r"CREATE\s+(?:STREAM|TABLE)\b[^;]*(?P<at>WITH)\s*",
-        r"\(",
+        r"CREATE\s+(?:STREAM|TABLE)\b[^;]*(?P<at>WITH)\s*\(\s*",
+        r"\w",
         "SOURCE kafka ('servers', 'topic'), or SOURCE FILE ('path')",
         "CREATE STREAM s (a INT) WITH (kafka_topic = 'a')",
     ),

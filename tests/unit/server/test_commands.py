@@ -82,6 +82,15 @@ def test_the_shell_shows_replies(shell: RemoteShell):
         shell.execute("\\wach")
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts, also where tests run in the background and do not hear it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_shows_the_cursor_after_what_was_printed(shell: RemoteShell, monkeypatch: pytest.MonkeyPatch):
     statement = "SUBSCRIBE animals WITH FINAL"
     batches = [pa.record_batch({"n": [number]}) for number in (1, 2)]

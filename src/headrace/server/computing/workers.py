@@ -109,10 +109,10 @@ class Workers:
             there = job.over(as_of_now_on_disk(job.node))
             data = pack(SentWork(there, self._limits.statement_memory, str(folder)), there.node)
             found = self._exchange(data, watch)
-        if len(found) == STATUS.size:
-            raise self._died(*STATUS.unpack(found))
-        if len(found) < LENGTH.size or len(found) != LENGTH.size + LENGTH.unpack_from(found)[0]:
+        if len(found) < STATUS.size:
             raise _ForkerGone
+        if len(found) < LENGTH.size or len(found) != LENGTH.size + LENGTH.unpack_from(found)[0]:
+            raise self._died(*STATUS.unpack(found[-STATUS.size :]))
         done, value = unpack(found[LENGTH.size :])
         if done:
             return value
@@ -254,8 +254,8 @@ def _read(number: int, watch: StatementWatch) -> bytes:
     poll.register(number, select.POLLIN)
     found = bytearray()
     while True:
-        if len(found) >= LENGTH.size and len(found) >= LENGTH.size + LENGTH.unpack_from(found)[0]:
-            return bytes(found)
+        if len(found) >= LENGTH.size and len(found) >= (end := LENGTH.size + LENGTH.unpack_from(found)[0]):
+            return bytes(found[:end])  # the status of a process that has ended may follow
         if not poll.poll(watch.seconds_left() * 1000 + 1):
             watch.check()
             continue
