@@ -20,7 +20,7 @@ from headrace.server.modules.stored import StoredPackages
 
 __all__ = ["ObjectState", "QueryPlace", "StoredCatalog", "StoredObject", "key_of"]
 
-FORMAT = 1
+FORMAT = 2
 #: `there`: an object without a query, or one whose query runs; `stopped`: its query was stopped by a statement.
 ObjectState = Literal["creating", "there", "stopped", "dropped"]
 _TABLES = """

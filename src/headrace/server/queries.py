@@ -19,7 +19,7 @@ from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Sink
 from headrace.optimizer import SHARED_RULES, optimize
-from headrace.plan.nodes import Node, Output, diverted_streams, sources_of, walk
+from headrace.plan.nodes import Node, Output, Recurse, diverted_streams, sources_of, walk
 from headrace.plan.policies import Heartbeat
 from headrace.server.catalog import StoredObject
 from headrace.server.published import ClientRows, DiskLog, LogSink
@@ -81,7 +81,7 @@ class ServedQuery:
         if run is None:
             return "stopped"
         # A run of several that fails is divided, and goes on.
-        return "running" if len(run.members) > 1 or run.query.is_active else "ended"
+        return "running" if run.failure is not None or run.query.is_active else "ended"
 
     @property
     def error(self) -> BaseException | None:
@@ -102,6 +102,9 @@ class ServedQuery:
         """Why it may not run together with others now; empty if it may."""
         if self.settings.get("isolated"):
             return "it is isolated"
+        for name in ("trigger", "timeout"):
+            if name in self.settings:
+                return f"it has a {name} of its own"
         cut = [log for log in self._logs() if log.kept]
         return self._why_never() or ("a stream that it reads has lost its beginning" if cut else "")
 
@@ -110,6 +113,8 @@ class ServedQuery:
             return "it was created WITH (ISOLATED)"
         if not isinstance(self.sink, LogSink):
             return "its answers leave the server"
+        if any(isinstance(node, Recurse) for node in walk(self.node)):
+            return "it has a loop, which may go round for long"
         for source in sources_of(followed(self.node)):
             adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
             if not isinstance(adapter, (ClientRows, LiveTableRead)):

@@ -58,6 +58,7 @@ _WAIT_SECONDS = 0.3
 _NEAR_ROWS = 20_000
 #: When runs that could not become one are tried again, in seconds.
 _AGAIN_SECONDS = 30.0
+_SOON_SECONDS = 1.0
 
 
 @dataclass(eq=False)
@@ -234,7 +235,10 @@ class QueryRuns:
         return SparkHost(**options)
 
     def _stop(self, run: QueryRun) -> None:
-        run.query.stop()
+        try:
+            run.query.stop()
+        except Exception:  # noqa: BLE001 - of any kind: its queries go on from the last commit, if they can
+            _log.exception("queries that run together could not be stopped properly")
         for member in run.members:
             member.note_reached(run.query)
         self.runs.remove(run)
@@ -312,22 +316,23 @@ class QueryRuns:
 
     def _near(self, first: QueryRun, other: QueryRun) -> bool:
         begun = [run.query.driver.last is not None for run in (first, other)]
-        return begun[0] == begun[1] and other.waiting <= _NEAR_ROWS
+        return begun[0] == begun[1] and max(first.waiting, other.waiting) <= _NEAR_ROWS
 
     def _join(self, runs: list[QueryRun]) -> None:
         """Make one run of several."""
         with self._aligned(runs) as why:
             if why:
                 _log.info("queries run apart: %s", why)
-                for run in runs[1:]:
-                    run.tried_again = time.monotonic() + _AGAIN_SECONDS
+                # The others are tried soon without the first, which may be the one that does not fit.
+                for run in runs:
+                    run.tried_again = time.monotonic() + (_AGAIN_SECONDS if run is runs[0] else _SOON_SECONDS)
                 return
             for run in runs:
                 self._stop(run)
         members = [member for run in runs for member in run.members]
         try:
             self._start(members)
-        except HeadraceError as error:
+        except Exception as error:  # noqa: BLE001 - of any kind: they were stopped, and must go on
             _log.warning("queries could not be brought together, and run apart: %s", error)
             for run in runs:
                 self._start_or_divide(run.members)

@@ -14,6 +14,7 @@ import headrace as hr
 from headrace import col
 from headrace.events import cti_row
 from headrace.host.driving.publish import Publisher
+from headrace.host.local.live import LocalHost
 from headrace.server.connection import ServerConnection
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import Who
@@ -174,6 +175,42 @@ def test_a_query_joins_only_if_it_has_the_whole_history():
         live.runs.look()
         assert live.together() == [["sums"], ["high"]]
         assert live.queries["high"].why_alone() == "a stream that it reads has lost its beginning"
+
+
+def test_a_failure_to_bring_queries_together_stops_none(monkeypatch: pytest.MonkeyPatch):
+    with sharing_server({name: plan for name, plan in plans().items() if name != "bad"}) as live:
+        live.append(physical(EVENTS[:2]))
+        for query in live.queries.values():
+            query.start()
+        live.catch_up()
+        with monkeypatch.context() as full:
+
+            def set_places(*_: object) -> None:
+                if len(live.runs.runs) == 0:
+                    full.undo()
+                    raise OSError(28, "No space left on device")
+
+            full.setattr(live.runs.stored, "set_places", set_places)
+            live.runs.look()
+        assert sorted(map(len, live.together())) == [1, 1, 1]
+        live.append(physical(EVENTS[2:]))
+        finish(live)
+        for name, plan in live.plans.items():
+            assert_same_history(live.answer(name), plan.cht())
+
+
+def test_a_query_keeps_its_buckets(monkeypatch: pytest.MonkeyPatch):
+    with sharing_server({name: plan for name, plan in plans().items() if name != "bad"}) as live:
+        live.append(physical(EVENTS[:2]))
+        start(live)
+        monkeypatch.setattr(LocalHost, "buckets", 2)
+        live.queries["high"].stop()
+        assert live.together() == [["sums", "rows"]]
+        live.queries["high"].start()
+        live.append(physical(EVENTS[2:]))
+        finish(live)
+        for name, plan in live.plans.items():
+            assert_same_history(live.answer(name), plan.cht())
 
 
 def rows_of(connection: ServerConnection, text: str) -> list[dict[str, Any]]:

@@ -65,6 +65,12 @@ class Adoption:
     outputs: Sequence[tuple[int, int] | None]
     adopted: Callable[[], None] = lambda: None
 
+    @property
+    def buckets(self) -> int | None:
+        """The number of buckets among which the origins have divided their state; None if none has begun."""
+        commits = (Log(LocalStorage(path / "store")).last() for path in self.origins)
+        return next((int(commit.record["buckets"]) for commit in commits if commit is not None), None)
+
 
 @dataclass(frozen=True, eq=False)
 class _OldCheckpoint:

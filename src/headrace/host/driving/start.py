@@ -145,7 +145,8 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
 def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], request: StartRequest) -> Query:
     """A query that owns its checkpoint and its sinks, and is not started."""
     plan = _apart(host, place, outputs, sinks) if request.apart else _together(host, place, outputs, sinks)
-    count = place.buckets(request.buckets, host.buckets)
+    adopted = None if request.adoption is None else request.adoption.buckets
+    count = place.buckets(request.buckets, adopted or host.buckets)
     line = cut(plan, count)
     place.claim(line, count, sinks)
     if request.adoption is not None:
