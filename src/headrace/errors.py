@@ -6,6 +6,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     HeadraceError
     ├── TimeError          a time or duration that cannot be read            (ValueError)
     ├── SchemaError        a schema that is invalid or does not match        (ValueError)
+    │   └── SchemaDrift    a file has other columns than its source declares
     ├── ExpressionError    an expression that cannot be built or typed       (TypeError)
     │   └── UnknownColumn  a column that does not exist                      (KeyError)
     ├── UnknownMethod      a name that an object or the package lacks        (AttributeError)
@@ -30,6 +31,7 @@ Each class also derives from a matching builtin, so `except ValueError` works as
     │   └── Superseded     another process has taken over the checkpoint
     ├── Unavailable        a service that does not answer now                (ConnectionError)
     ├── HostError          a host that cannot start or has failed            (RuntimeError)
+    ├── AlarmError         an alarm that fails the query                     (RuntimeError)
     └── ServerError        what a server cannot do                           (RuntimeError)
         ├── AccessError        a client that is not known, or may not do this (PermissionError)
         ├── LimitError         more than the server allows one client
@@ -50,42 +52,13 @@ from unicodedata import combining, east_asian_width
 from headrace.literals import sql_text
 
 __all__ = [
-    "AccessError",
-    "BadRow",
-    "CheckpointError",
-    "Diverged",
-    "EventError",
-    "ExpressionError",
-    "HeadraceError",
-    "HistoryError",
-    "HostError",
-    "IntentError",
-    "LateEvent",
-    "LimitError",
-    "ModuleError",
-    "ModuleFailed",
-    "PatternError",
-    "PlanError",
-    "RowsNotUsed",
-    "SchemaError",
-    "ServerError",
-    "SinkError",
-    "SourceError",
-    "SqlError",
-    "StatementCancelled",
-    "StoreError",
-    "SubscriptionError",
-    "Superseded",
-    "TableError",
-    "TimeError",
-    "TraceError",
-    "Unavailable",
-    "Undecided",
-    "UnknownColumn",
-    "UnknownMethod",
-    "nearest",
-    "without_secrets",
-]
+    "AccessError", "AlarmError", "BadRow", "CheckpointError", "Diverged", "EventError", "ExpressionError",
+    "HeadraceError", "HistoryError", "HostError", "IntentError", "LateEvent", "LimitError", "ModuleError",
+    "ModuleFailed", "PatternError", "PlanError", "RowsNotUsed", "SchemaDrift", "SchemaError", "ServerError",
+    "SinkError", "SourceError", "SqlError", "StatementCancelled", "StoreError", "SubscriptionError", "Superseded",
+    "TableError", "TimeError", "TraceError", "Unavailable", "Undecided", "UnknownColumn", "UnknownMethod",
+    "nearest", "without_secrets",
+]  # fmt: skip
 
 _SHOWN = 100  # characters of the line an error of SQL shows
 _URL = re.compile(r"""\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'"]+""")
@@ -178,6 +151,12 @@ class SchemaError(HeadraceError, ValueError):
     """An invalid schema, or data that does not match it."""
 
     code = "SCHEMA"
+
+
+class SchemaDrift(SchemaError):
+    """A file, or a writer's schema, has other columns than its source declares, under `on_drift="raise"`."""
+
+    code = "SCHEMA_DRIFT"
 
 
 class ExpressionError(HeadraceError, TypeError):
@@ -406,6 +385,12 @@ class HostError(HeadraceError, RuntimeError):
     """A host that cannot start or has failed."""
 
     code = "HOST"
+
+
+class AlarmError(HeadraceError, RuntimeError):
+    """An alarm with `then="fail"` has begun: the query has ended, and continues with its checkpoint."""
+
+    code = "ALARM"
 
 
 class ServerError(HeadraceError, RuntimeError):

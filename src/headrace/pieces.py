@@ -6,12 +6,14 @@ copied into one buffer.
 
 from __future__ import annotations
 
+import os
 import zlib
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["Data", "Pieces", "checksum", "ipc_pieces", "joined", "length"]
+__all__ = ["Data", "Pieces", "checksum", "flush_to_disk", "ipc_pieces", "joined", "length"]
 
 
 class Pieces(list["bytes | pa.Buffer"]):
@@ -65,3 +67,12 @@ def checksum(data: Data) -> int:
 def joined(data: Data) -> bytes | pa.Buffer:
     """The data in one buffer."""
     return b"".join(map(memoryview, data)) if isinstance(data, Pieces) else data
+
+
+def flush_to_disk(path: str | Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

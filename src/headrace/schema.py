@@ -58,7 +58,8 @@ class Schema:
         if isinstance(given, Schema):
             return given
         if isinstance(given, pa.Schema):
-            return _of_arrow(given)
+            # Without metadata: pandas puts a dict there, with which a schema has no hash in Arrow 18.
+            return _of_arrow(given.remove_metadata())
         if isinstance(given, str):
             return cls(tuple(_parse_field(part, given) for part in split_columns(given) if part.strip()))
         return cls(tuple(_described_field(name, kind) for name, kind in _described(given)))

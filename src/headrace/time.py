@@ -121,7 +121,7 @@ def _parse_time(text: str) -> int:
         return INFINITY
     if text.lower() in {"-inf", "-infinity", "-∞"}:
         return NEG_INFINITY
-    if re.fullmatch(r"[+-]?\d+", text):
+    if re.fullmatch(r"[+-]?\d{1,100}", text):  # int() refuses thousands of digits with an error of its own
         return _in_range(int(text), text)
     try:
         if far := _FAR_DATE.fullmatch(text):

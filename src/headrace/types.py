@@ -464,7 +464,7 @@ def _of_frame_type(given: Any) -> pa.DataType | None:
         if isinstance(given, np.dtype) or (isinstance(given, type) and issubclass(given, np.generic)):
             dtype = np.dtype(given)
             return pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype)
-        if module.startswith("pandas.") and hasattr(given, "construct_array_type"):
+        if module.partition(".")[0] == "pandas" and hasattr(given, "construct_array_type"):
             return pa.array(import_module("pandas").array([], dtype=given)).type
     except pa.ArrowNotImplementedError:  # objects of any kind
         pass

@@ -182,7 +182,7 @@ class _Content:
             topped = f"""topped AS (
   SELECT w.*, e.__top FROM triggers w JOIN placed e ON {self._same()}e.__pos = w.__hi
 ), """
-            near = f"e.__pos <= w.__hi AND w.__top - e.__value < {size.extent!r}"
+            near = f"e.__pos <= w.__hi AND (w.__top = e.__value OR w.__top - e.__value < {size.extent!r})"
             text = topped + self._within(near, None, name, "topped")
         return text if not name else f"{text}, {self._changed(window.every)}"
 

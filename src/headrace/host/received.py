@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from headrace.io.host_source import receive_all
 from headrace.io.origins import HostRead
+from headrace.io.temporary import TemporaryFolder
 from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Output, Source, sources_of
 
@@ -39,6 +39,6 @@ def received(outputs: Sequence[Output]) -> Iterator[tuple[Output, ...]]:
     if not hosts:
         yield tuple(outputs)
         return
-    with TemporaryDirectory(prefix="headrace-") as folder:
+    with TemporaryFolder() as folder:
         receive_all([(host, Path(host.files(Path(folder)).path)) for host in hosts])
         yield spooled(outputs, Path(folder))

@@ -13,7 +13,7 @@ from headrace.host.losses import describe_losses
 from headrace.stages.load import StageLoad, stage_loads
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 
-__all__ = ["BatchReport", "operators_of"]
+__all__ = ["BatchReport", "operators_of", "state_sizes"]
 
 _SIZES = ("rows", "bytes", "segments")
 
@@ -26,8 +26,9 @@ class BatchReport(dict[str, Any]):
     the rows that arrived, and the rows of the fullest bucket ÷ the mean. `fetched` is the number of bytes of state that
     workers fetched from a remote store. `intake` has for each source how much a batch reads at most, how much waited
     after the batch, and the partition that holds back the CTI. `lateness` has a histogram of how late rows were, for
-    each source with dates (`io/lateness.py`). CTIs and other times are ISO texts where they are dates,
-    and numbers of ticks where they are numbers.
+    each source with dates (`io/lateness.py`). `removed` has for each output and spool with a retention the
+    batches, files and bytes that were removed so far. `alarms` are those that last. CTIs and other times are ISO
+    texts where they are dates, and numbers of ticks where they are numbers.
     """
 
     @classmethod
@@ -71,6 +72,10 @@ class BatchReport(dict[str, Any]):
             shown = (f"{name.replace('_', ' ')} {n:,}" for name, n in limits.items() if isinstance(n, int))
             held = [f"CTI held by {limits['held_by']}"] if limits.get("held_by") else []
             lines.append(f"  {source}: " + ", ".join([*shown, *held]))
+        for place, removed in self.get("removed", {}).items():
+            if removed["files"]:
+                lines.append(f"  {place}: {removed['files']:,} files with {removed['bytes']:,} bytes were removed")
+        lines += [f"  alarm {alarm['name']}: {alarm['text']}" for alarm in self.get("alarms", ())]
         if self.get("fetched"):
             lines.append(f"  fetched {self['fetched']:,} bytes of state from a remote store")
         return "\n".join(lines)
@@ -83,6 +88,12 @@ def operators_of(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str,
         for fingerprint, state in part["operators"].items():
             found.setdefault(fingerprint, []).append(state)
     return {fingerprint: _together(parts) for fingerprint, parts in found.items()}
+
+
+def state_sizes(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The size of every operator's state, and what holds it, for readers of the checkpoint."""
+    found = operators_of(statistics)
+    return {f: {name: state[name] for name in ("rows", "bytes", "held_by")} for f, state in found.items()}
 
 
 def _together(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

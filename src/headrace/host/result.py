@@ -14,6 +14,7 @@ from headrace.border import LIFETIME, TimeColumns, checked_time_columns, shown
 from headrace.changes import Changes
 from headrace.columnar import Int64s, factorize, to_numpy
 from headrace.display.html import html_preview
+from headrace.display.rich import RichDisplay
 from headrace.display.timeline import Timeline
 from headrace.display.words import columns_text, counted
 from headrace.errors import EventError
@@ -33,7 +34,7 @@ DIVERTED = "(diverted)"
 
 
 @dataclass
-class Result:
+class Result(RichDisplay):
     """The results of one output: changes and progress, batch by batch."""
 
     schema: Schema

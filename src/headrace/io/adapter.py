@@ -177,6 +177,11 @@ class SinkAdapter(Sink, Configured):
                 allowed="ended='keep', or 'delete' with encoding='upsert'",
             )
 
+    @property
+    def written_place(self) -> str:
+        """What it writes to, without the form of the rows: no two streams of a query ever write to one place."""
+        return str(self)
+
     #: Whether `deliver` recognises what it has delivered. If not, a batch may be delivered twice after a crash.
     exactly_once: ClassVar[bool] = True
     #: Whether only the driver can deliver: the place belongs to its process.

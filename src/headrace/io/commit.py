@@ -13,6 +13,11 @@ that an interrupted commit can be repeated.
 renamed in the same way, and from that rename on it stands for all folders of these batches, whether they are still
 there or not: `committed` and `files` go by that rule, so they have each row once at any moment. Then the folders are
 removed; after a crash before that, the next merge removes them.
+
+**Removed batches.** Old batches may be removed on purpose (`expire`). First a file `_removed/<batch>` says that all
+batches up to this one are removed, how many they were and the sum of their numbers; from then on they do not exist,
+whether their folders are still there or not. So a start can tell what was removed from what is lost, and several
+processes may remove batches at once: what a file says of the batches up to a number is always the same.
 """
 
 from __future__ import annotations
@@ -30,6 +35,9 @@ from typing import TypeVar
 
 from headrace.errors import SinkError
 from headrace.io.files import local_path
+from headrace.io.keep import Keep
+from headrace.io.removed import REMOVED, RemovedBatches, StoredBatch
+from headrace.pieces import flush_to_disk as _sync
 
 __all__ = ["BatchDirectory", "BatchFolder", "is_merged"]
 
@@ -146,7 +154,7 @@ class BatchDirectory:
 
         Return False if the batch exists. Remove what failed attempts at this batch or earlier ones have left.
         """
-        fresh = not self._folder(batch_id).exists()
+        fresh = not self._folder(batch_id).exists() and batch_id > self.removed().upto
         if fresh:
             try:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
@@ -166,13 +174,19 @@ class BatchDirectory:
     def committed(self) -> list[int]:
         """The batches that exist, in order; none if there is no such directory."""
         with self._errors("read"):
-            return sorted(batch for folder in self.folders() for batch in folder.batches)
+            folders, upto = self._folders_after()
+            return sorted(batch for folder in folders for batch in folder.batches if batch > upto)
 
     def folders(self) -> list[BatchFolder]:
         """The folders with the batches that exist, in order, without those that another one stands for."""
+        return self._folders_after()[0]
+
+    def _folders_after(self) -> tuple[list[BatchFolder], int]:
+        """The folders with the batches that exist, and the number up to which batches were removed."""
         with self._errors("read"):
-            found = _stable(self._all_folders)
-        return [folder for folder in found if not any(other.holds(folder) for other in found if other.merged)]
+            found, upto = _stable(lambda: (self._all_folders(), self._removed_upto()))
+        found = [folder for folder in found if folder.last > upto]
+        return [folder for folder in found if not any(other.holds(folder) for other in found if other.merged)], upto
 
     def _all_folders(self) -> list[BatchFolder]:
         matches = [(_BATCH.fullmatch(entry.name), entry) for entry in _entries(self.path)]
@@ -199,10 +213,68 @@ class BatchDirectory:
         found = self._all_folders()
         for folder in found:
             if any(other.holds(folder) for other in found if other.merged):
-                gone = self._staging / f"{folder.last}.{uuid.uuid4().hex}"
-                with suppress(FileNotFoundError):  # another process may remove it
-                    folder.path.rename(gone)  # out of sight at once
-                    shutil.rmtree(gone, ignore_errors=True)
+                self._remove_folder(folder)
+
+    # --- removing old batches ----------------------------------------------------------------------------------------
+
+    def removed(self) -> RemovedBatches:
+        """What was removed on purpose so far."""
+        while (upto := self._removed_upto()) >= 0:
+            with suppress(FileNotFoundError):  # else a later file has replaced it
+                return RemovedBatches.from_json(json.loads((self.path / REMOVED / f"{upto:08d}").read_bytes()))
+        return RemovedBatches()
+
+    def _removed_upto(self) -> int:
+        return max((int(entry.name) for entry in _entries(self.path / REMOVED) if entry.name.isdecimal()), default=-1)
+
+    def expire(self, keep: Keep, now: float, *, dry: bool = False) -> RemovedBatches:
+        """Remove old batches, except the newest; return what was removed now. With `dry`, only say what would be."""
+        with self._errors("remove old batches of"):
+            before, stored = self._stored()
+            gone = stored[: keep.removable([(batch.written, batch.bytes) for batch in stored], now)]
+            after = before.after(gone)
+            if not dry:
+                if gone:
+                    self._announce(after)
+                self._remove_announced()
+        return after.since(before)
+
+    def _stored(self) -> tuple[RemovedBatches, list[StoredBatch]]:
+        """What was removed so far, and what is stored after that."""
+        while True:
+            before, (folders, upto) = self.removed(), self._folders_after()
+            with suppress(FileNotFoundError):  # else folders were merged or removed meanwhile
+                stored = [_stored(folder, upto) for folder in folders]
+                if before.upto == upto:
+                    return before, stored
+
+    def _announce(self, removed: RemovedBatches) -> None:
+        place = self.path / REMOVED
+        place.mkdir(exist_ok=True)
+        draft = place / f".{uuid.uuid4().hex}"
+        _write(draft, json.dumps(removed.to_json()).encode())
+        draft.replace(place / f"{removed.upto:08d}")
+        _sync(place)
+        _sync(self.path)
+
+    def _remove_announced(self) -> None:
+        """Remove the folders of batches that do not exist any more, and what earlier files say of them."""
+        upto = self._removed_upto()
+        for folder in self._all_folders():
+            if folder.last <= upto:
+                self._remove_folder(folder)
+        for entry in _entries(self.path / REMOVED):
+            if entry.name.isdecimal() and int(entry.name) < upto:
+                entry.unlink(missing_ok=True)
+
+    def _remove_folder(self, folder: BatchFolder) -> None:
+        gone = self._staging / f"{folder.last}.{uuid.uuid4().hex}"
+        self._staging.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):  # another process may remove it
+            folder.path.rename(gone)  # out of sight at once
+            shutil.rmtree(gone, ignore_errors=True)
+
+    # --- files -------------------------------------------------------------------------------------------------------
 
     def files(self, batch_id: int | None = None) -> list[str]:
         """The files of a batch, or of all of them, in order."""
@@ -277,6 +349,13 @@ def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.exists() else []
 
 
+def _stored(folder: BatchFolder, upto: int) -> StoredBatch:
+    """What a folder holds of the batches after `upto`; `FileNotFoundError` if it is removed meanwhile."""
+    batches = [batch for batch in folder.batches if batch > upto]
+    written, about = folder.path.stat().st_mtime, [file.stat() for file in folder.files()]
+    return StoredBatch(folder.last, tuple(batches), written, len(about), sum(one.st_size for one in about))
+
+
 def _stable(listed: Callable[[], T]) -> T:
     """A listing that a second one confirms: one alone may miss a folder that is replaced meanwhile."""
     found = listed()
@@ -309,12 +388,3 @@ def _sync_all(folder: Path) -> None:
     """Flush the entries of a folder and of all folders in it."""
     for place in (folder, *(entry for entry in folder.rglob("*") if entry.is_dir())):
         _sync(place)
-
-
-def _sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

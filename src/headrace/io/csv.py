@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from headrace.errors import SchemaError, nearest
-from headrace.io.decoded import DecodedBlock
+from headrace.io.decoded import DecodedBlock, refuse_all, reports_drift, with_nulls
+from headrace.io.drift import DriftJudge, DriftVerdict, no_drift
 from headrace.io.one_pass import CsvPass
 from headrace.io.records import (
     BLOCK_BYTES,
@@ -37,6 +38,9 @@ from headrace.schema import Field, Schema
 __all__ = ["CsvDecoder", "first_records", "read_csv"]
 
 
+_NONE = np.zeros(0, np.int64)
+
+
 def read_csv(
     stream: Any,
     path: str,
@@ -49,25 +53,37 @@ def read_csv(
     judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
+    judge: DriftJudge = no_drift,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a CSV file; `rename` renames columns of the header.
+    """The decoded blocks of a CSV file; `rename` renames columns of the header, which `judge` judges.
 
     The values of the columns in `judged` are only checked, and may be null in the blocks.
     """
     decoder: CsvDecoder | None = None if header else CsvDecoder(schema.names, fields, delimiter, judged)
+    verdict, absent = DriftVerdict(), list[Field]()
     row, line = 0, 1
     for block in blocks(stream, quoted=True, size=size, max_line=max_line):
         data = block
         if decoder is None:
             names, data = _header(block, delimiter)
             names = [(rename or {}).get(name, name) for name in names]
+            verdict = judge(dict.fromkeys(names), ())
+            if verdict.counts:
+                yield reports_drift(verdict.counts)
+            absent = [field for field in fields if field.name in verdict.absent or verdict.refused]
+            fields = [field for field in fields if field not in absent]
             _check_header(names, fields, path)
             decoder = CsvDecoder(names, fields, delimiter, judged)
         line += count_lines(block[: len(block) - len(data)])
         records = Records(data, quoted=True, line=line)
+        if verdict.refused:
+            texts = [records.text(i) for i in range(len(records))]
+            yield refuse_all(verdict.refused, row, texts, records.lines(len(texts)) if texts else _NONE)
+            row, line = row + len(texts), line + records.line_count
+            continue
         decoded, row = decode(records, decoder, row)
         line += records.line_count
-        yield decoded
+        yield with_nulls(decoded, absent) if absent else decoded
 
 
 def _header(block: bytes, delimiter: str) -> tuple[list[str], bytes]:

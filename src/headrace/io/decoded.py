@@ -11,8 +11,8 @@ from 1. It is null where it is unknown: in rows that a reader has filtered befor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from headrace.schema import Field, Schema
 
 __all__ = [
     "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_json", "as_python", "concat", "decoded", "finish", "numbered",
-    "refused_table", "unnumbered",
+    "refuse_all", "refused_table", "reports_drift", "unnumbered", "with_nulls",
 ]  # fmt: skip
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string()), ("line", pa.int64())])
@@ -59,6 +59,8 @@ class DecodedBlock:
     lost: int = 0
     #: The rows with all their columns, where they are in memory and `table` has only some of them.
     whole: pa.Table | None = None
+    #: How the columns of the file differ from the declared ones, by counter (`drift.py`): in a block without rows.
+    drift: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def begins(self) -> bool:
@@ -103,6 +105,27 @@ def refused_table(refusals: Iterable[Refusal] = ()) -> pa.Table:
     """Refusals as a table."""
     rows = sorted(refusals)
     return pa.table([*([row[i] for row in rows] for i in range(3)), pa.nulls(len(rows), pa.int64())], schema=REFUSED)
+
+
+def refuse_all(reason: str, first_row: int, texts: Sequence[str], lines: NDArray[np.int64]) -> DecodedBlock:
+    """A block in which every row is refused for one reason; a line of -1 is unknown."""
+    rows = np.arange(first_row, first_row + len(texts), dtype=np.int64)
+    places = pa.array(lines, pa.int64(), mask=lines < 0)
+    refused = pa.table([rows, pa.repeat(pa.scalar(reason), len(texts)), pa.array(texts, pa.string()), places], REFUSED)
+    return DecodedBlock(pa.table({}), refused, np.arange(0))
+
+
+def reports_drift(counts: Mapping[str, int]) -> DecodedBlock:
+    """A block without rows that reports how the columns of its file differ from the declared ones."""
+    return DecodedBlock(pa.table({}), refused_table(), np.arange(0), drift=counts)
+
+
+def with_nulls(block: DecodedBlock, absent: Sequence[Field]) -> DecodedBlock:
+    """A block with columns that its file does not have."""
+    table, rows = block.table, block.table.num_rows
+    for column in absent:
+        table = table.append_column(column.name, pa.nulls(rows, column.type.arrow))
+    return replace(block, table=table)
 
 
 def numbered(block: DecodedBlock, lines_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> DecodedBlock:

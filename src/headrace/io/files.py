@@ -139,11 +139,14 @@ class ListedFile:
             info = files.get_file_info(name)
         return None if info.type == pafs.FileType.NotFound else _of_info(info, path)
 
-    def state(self) -> FileState:
-        """The state of the file since it was listed."""
+    def state(self, *, timed: bool = True) -> FileState:
+        """The state of the file since it was listed; without `timed`, another time alone is no change."""
         now = ListedFile.now(self.path)
-        if now is not None and is_object(self.path) and now.modified // 10**9 == self.modified // 10**9:
-            now = replace(now, modified=self.modified)  # only listings may have fractions of a second
+        # Only listings of objects may have fractions of a second.
+        if now is not None and (
+            not timed or (is_object(self.path) and now.modified // 10**9 == self.modified // 10**9)
+        ):
+            now = replace(now, modified=self.modified)
         return "missing" if now is None else "same" if now == self else "changed"
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from headrace.errors import SchemaError
 from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import DecodedBlock
+from headrace.io.drift import DriftJudge, DriftRules, no_drift
 from headrace.io.envelope import DebeziumDecoder
 from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
 from headrace.io.hive import folder_columns
@@ -52,6 +54,8 @@ class Format:
     of physical events puts them; None looks at the first line of each file. `envelope` is for JSON: lines are changes
     (`envelope.py`), and the columns those of the rows that they describe. `rename` pairs column names of the file
     with new names. `sparse` is for JSON: the columns that no row need have (`json_fields.py`); `*` is all of them.
+    `on_drift` is the policy for files with other columns than the declared ones, and `whole` says that these are all
+    columns of the first file (`drift.py`); both are no part of the format's text, so a query may go on with others.
     `max_line` and `max_expansion` are limits for text: the bytes of a line, and how many times its size a compressed
     file may decompress to.
     """
@@ -65,6 +69,8 @@ class Format:
     max_expansion: int = MAX_EXPANSION
     envelope: Literal["", "debezium"] = ""
     sparse: tuple[str, ...] = ()
+    on_drift: Literal["", "raise", "divert", "widen"] = ""
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.envelope not in ("", "debezium") or (self.envelope and (self.name != "json" or self.nested)):
@@ -118,24 +124,30 @@ def read_file(
     columns: Sequence[str] | None = None,
     row_filter: pc.Expression | None = None,
     judged: Container[str] = (),
+    drift: DriftRules | None = None,
 ) -> Iterator[DecodedBlock]:
     """The file's rows in blocks of up to about a million.
 
     `columns` are the columns to read (None: all). Rows for which `row_filter` is not true are left out; it may use any
     column of the schema. A filtered Parquet file may number only the rows that pass. The values of the columns in
-    `judged` are not used: a bad value in one of them refuses its row, and good ones may be null.
+    `judged` are not used: a bad value in one of them refuses its row, and good ones may be null. `drift` judges the
+    columns of the file; what differs is counted in a block without rows.
     """
     wanted = schema.names if columns is None else tuple(columns)
     fields = _fields(schema, wanted, row_filter)
+    judge: DriftJudge = no_drift if drift is None else partial(drift.judge, path, schema.fields)
+    none = schema.arrow.empty_table().select(list(wanted))
     with source_errors(path):
         if format.name in ("parquet", "arrow"):
             with open_file(path) as file:
                 read = read_parquet if format.name == "parquet" else read_arrow
-                yield from read(file, path, fields, row_filter, wanted, dict(format.rename))
+                for block in read(file, path, fields, row_filter, wanted, dict(format.rename), judge):
+                    yield block if block.table.num_columns else replace(block, table=none)
         else:
             with open_stream(path, format.max_expansion) as stream:
-                for block in _read_text(stream, path, format, schema, fields, judged):
-                    yield block.where(row_filter, wanted)
+                for block in _read_text(stream, path, format, schema, fields, judged, judge):
+                    rows = block.table.num_columns > 0
+                    yield block.where(row_filter, wanted) if rows else replace(block, table=none)
 
 
 def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | None) -> list[Field]:
@@ -147,14 +159,18 @@ def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | N
 
 
 def _read_text(
-    stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field], judged: Container[str]
-) -> Iterator[DecodedBlock]:
+    stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field], judged: Container[str],
+    judge: DriftJudge,
+) -> Iterator[DecodedBlock]:  # fmt: skip
     options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line, "judged": judged}
     if format.name == "csv":
-        return read_csv(stream, path, schema, fields, delimiter=format.delimiter, header=format.header, **options)
+        how: dict[str, Any] = {"delimiter": format.delimiter, "header": format.header, "judge": judge}
+        return read_csv(stream, path, schema, fields, **how, **options)
     if format.envelope:
-        return read_json(stream, fields, decoder=DebeziumDecoder(fields, options["rename"]), **options)
-    return read_json(stream, fields, _looks_nested(path) if format.nested is None else format.nested, **options)
+        names = options.pop("rename")
+        return read_json(stream, fields, decoder=DebeziumDecoder(fields, names), **options)
+    nested = _looks_nested(path) if format.nested is None else format.nested
+    return read_json(stream, fields, nested, judge=None if judge is no_drift else judge, **options)
 
 
 def _looks_nested(path: str) -> bool:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.errors import SourceError
-from headrace.io.files import list_files
+from headrace.io.files import ListedFile, list_files, listing
 from headrace.io.locks import hold
 from headrace.io.origins import HostRead
 
@@ -47,6 +47,7 @@ _CONNECT_SECONDS = 10.0
 _PATIENCE = 10.0
 _LONGEST = 1 << 20
 _KEPT_ASIDE, _KEPT_CHARACTERS = 10_000, 1000
+IsRead = Callable[[ListedFile], bool]
 
 
 @dataclass(frozen=True)
@@ -90,19 +91,21 @@ class LineSplitter:
 class Spool:
     """The directory of the received lines: a file for every moment, each with a later time than the one before.
 
-    The query has already taken the first `taken` of the existing files.
+    The query has taken so many files, by default the first ones. If some of these were removed, `is_read` says which of
+    the existing ones it has taken, and `after` is the time of the newest of all, in nanoseconds.
     """
 
-    def __init__(self, folder: Path, ending: str, taken: int) -> None:
+    def __init__(self, folder: Path, ending: str, taken: int, is_read: IsRead | None = None, after: int = 0) -> None:
         self.folder, self._ending = folder, ending
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = self._locked()
         for draft in folder.glob(f"_*.{ending}"):  # of a process that died while it wrote
             draft.unlink()
-        known = [Path(path) for path in list_files(str(folder))]
-        self._last = max((path.stat().st_mtime_ns // 1000 for path in known), default=0)
+        known = listing(str(folder))
+        self._last = max([after // 1000, *(file.modified // 1000 for file in known)])
         #: The numbers of lines of the waiting files, oldest first, and how many files precede them.
-        self._sizes = deque(path.read_bytes().count(b"\n") for path in known[taken:])
+        waiting = known[taken:] if is_read is None else [file for file in known if not is_read(file)]
+        self._sizes = deque(Path(file.path).read_bytes().count(b"\n") for file in waiting)
         self._before = taken
         self._diverted = 0
 
@@ -155,7 +158,7 @@ class Receiver:
     """A thread that writes lines from a server to a spool.
 
     `taken` returns the number of files that the query has taken; without it the receiver never waits. With `once` it
-    ends when the server closes the connection.
+    ends when the server closes the connection. `is_read` and `after`: see `Spool`.
     """
 
     def __init__(
@@ -167,10 +170,12 @@ class Receiver:
         once: bool = False,
         pauses: Pauses | None = None,
         longest: int = _LONGEST,
+        is_read: IsRead | None = None,
+        after: int = 0,
     ) -> None:
         self.origin = origin
         ending = "jsonl" if origin.format.name == "json" else "csv"
-        self.spool = Spool(folder, ending, taken() if taken is not None else 0)
+        self.spool = Spool(folder, ending, taken() if taken is not None else 0, is_read, after)
         self.counts = dict.fromkeys(RECEIVER_COUNTERS, 0)
         #: The error that ended it, if one did.
         self.failure: Exception | None = None

@@ -1,9 +1,11 @@
 """Ingress: turns rows into events, makes promises, and catches rows that break one (rules 1.2 and 3.1 to 3.3).
 
 A row is *late* when its sync time is before the CTI in force when it arrives: the promise of the batches before,
-raised by the rows before it in the same channel (a file, or all of an in-process input). So the order of the rows
-decides, and not their division into batches. The input's policy applies to late rows; malformed rows are diverted or
-raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
+raised by the rows before it in the same channel (a file, or all of an in-process input). So within a channel the order
+of the rows decides, and not their division into batches. Files that a batch reads together are channels side by side
+and do not judge each other, so which files arrive together (`files_per_batch`) counts as arrival: with smaller batches
+more rows may be late. The plan of a batch is committed, so a restart decides the same. The input's policy applies to
+late rows; malformed rows are diverted or raised. Every row is counted: `rows = accepted + diverted + dropped`, always.
 
 Partitions of an adapter's source are channels with names and progress of their own, which lasts: a row is late when it
 breaks the promise of its own partition, and the promise of the source is the least of its partitions' (rule 3.4). So
@@ -35,6 +37,7 @@ from headrace.events import CONTROL, event_problems
 from headrace.expr import Expr, evaluate
 from headrace.io.arrival_times import in_log_order, move_to_cti, spaced
 from headrace.io.decoded import DecodedBlock
+from headrace.io.drift import DRIFT_COUNTERS
 from headrace.io.key_progress import KeyTimes, active
 from headrace.io.keyed_changes import is_preimage, row_problems
 from headrace.io.lateness import histogram, together
@@ -47,14 +50,14 @@ from headrace.progress import Progress
 from headrace.schema import STAMPS, Schema
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, add, format_ticks
 
-__all__ = ["Channel", "ChannelReport", "count_orphans", "resolve", "row_texts"]
+__all__ = ["Channel", "ChannelReport", "count_orphans", "lifetimes_of", "resolve", "row_texts"]
 
 Flags = NDArray[np.bool_]
 RowLookup = Callable[[Int64s], pa.Table]
-#: The counters of a source: of rows, and of files that were missing or changed when they were read.
+#: The counters of a source: of rows, of files that were missing or changed when they were read, and of other columns.
 COUNTERS = (
     "rows", "accepted", "diverted", "dropped", "adjusted", "ctis", "late", "malformed", "missing_files",
-    "changed_files", "old_files", "lost_offsets", "preimages", "shed",
+    "changed_files", "old_files", "lost_offsets", "preimages", "shed", *DRIFT_COUNTERS,
 )  # fmt: skip
 
 
@@ -214,7 +217,7 @@ class Channel:
         guarded = isinstance(policy, Advance) and (policy.max_skew is not None or policy.per is not None)
         if guarded or isinstance(lifetime, (Physical, Changed, Arrival)) or not table.num_rows:
             return None
-        le, re = _lifetimes(lifetime, table)
+        le, re = lifetimes_of(lifetime, table)
         if le.null_count or re.null_count:
             return None
         starts, ends = to_numpy(le), to_numpy(re)
@@ -243,7 +246,7 @@ class Channel:
         """The rows as physical events: the control columns and the payload."""
         if isinstance(self.source.lifetime, Physical):
             return as_ticks(table.select([*CONTROL, *self.source.schema.names]))
-        le, re = _lifetimes(self.source.lifetime, table)
+        le, re = lifetimes_of(self.source.lifetime, table)
         control = [_inserts(table.num_rows), le, re, pa.nulls(table.num_rows, pa.int64())]
         payload = [table.column(name) for name in self.source.schema.names]
         return pa.table([*control, *payload], names=[*CONTROL, *self.source.schema.names])
@@ -257,8 +260,12 @@ class Channel:
         if bad.any() and self.source.bad_rows == "raise":
             row = int(np.flatnonzero(bad)[0])
             text = row_texts(events.slice(row, 1), self.source)[0]
-            raise BadRow(f"{self.source.origin}: {reasons[row]}", given=text, instead="bad_rows='divert'")
+            raise self._bad_row(reasons[row], text)
         return bad, reasons
+
+    def _bad_row(self, reason: str, text: str, line: int | None = None) -> BadRow:
+        where = "" if self.file is None else f", in {self.file!r}" + ("" if line is None else f", line {line}")
+        return BadRow(f"{self.source.origin}: {reason}{where}", given=text, instead="bad_rows='divert'")
 
     # --- lateness ----------------------------------------------------------------------------------------------------
 
@@ -379,7 +386,7 @@ class Channel:
         """Divert the rows of a block that could not be decoded, each at the CTI of the rows before it."""
         reasons, texts = (block.refused[name].to_pylist() for name in ("reason", "raw"))
         if texts and self.source.bad_rows == "raise":
-            raise BadRow(f"{self.source.origin}: {reasons[0]}", given=texts[0], instead="bad_rows='divert'")
+            raise self._bad_row(reasons[0], texts[0], block.refused["line"][0].as_py())
         self.report.counts["rows"] += len(texts)
         self.report.counts["malformed"] += len(texts)
         passed = self._passed if len(block.rows) else np.array([self._cti])
@@ -414,7 +421,8 @@ def _inserts(size: int) -> pa.DictionaryArray | pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array(["insert"]))
 
 
-def _lifetimes(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def lifetimes_of(lifetime: Point | Interval | Edge, table: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """The starts and ends of rows; those of a signal end with the next row of their key, and are points here."""
     if isinstance(lifetime, Interval):
         ends = _times(lifetime.end, table)
         if lifetime.null_is_endless(Schema.of(table.schema)):

@@ -25,7 +25,9 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
-from headrace.io.decoded import DecodedBlock
+from headrace.io.decoded import DecodedBlock, refuse_all, reports_drift
+from headrace.io.drift import DriftJudge, DriftVerdict
+from headrace.io.json_members import members_of_block
 from headrace.io.one_pass import JsonPass
 from headrace.io.records import (
     BLOCK_BYTES,
@@ -67,18 +69,50 @@ def read_json(
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
     decoder: JsonDecoder | None = None,
+    judge: DriftJudge | None = None,
 ) -> Iterator[DecodedBlock]:
     """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects.
 
+    `judge` judges the members that are in the first block.
     The values of the columns in `judged` are only checked, and may be null in the blocks.
     """
-    row, line = 0, 1
+    row, line, verdict, first = 0, 1, DriftVerdict(), judge is not None or bool(rename)
     decoder = decoder or JsonDecoder(fields, nested, rename, judged)
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
+        if first:
+            names, verdict = _first_block(data, fields, rename or {}, judge, nested=nested)
+            first = False
+            if names != (rename or {}):
+                decoder = JsonDecoder(fields, nested, names, judged)
+            if verdict.counts:
+                yield reports_drift(verdict.counts)
         records = json_records(data, line)
+        if verdict.refused:
+            texts = [records.text(i) for i in range(len(records))]
+            yield refuse_all(verdict.refused, row, texts, records.lines(len(texts)) if texts else np.zeros(0, np.int64))
+            row, line = row + len(texts), line + records.line_count
+            continue
         decoded, row = decode(records, decoder, row)
         line += records.line_count
         yield decoded
+
+
+def _first_block(
+    data: bytes, fields: Sequence[Field], rename: Mapping[str, str], judge: DriftJudge | None, *, nested: bool
+) -> tuple[Mapping[str, str], DriftVerdict]:
+    """The new names that apply to a file, and the verdict on its members, by its first block.
+
+    A file that has a member by its new name, and not by its old one, is read as it is. Promises have no payload, so
+    they say nothing about it.
+    """
+    declared = [field.name for field in fields]
+    if "kind" in declared and b"insert" not in data:
+        return rename, DriftVerdict()
+    found = members_of_block(data, [*rename, *declared], nested=nested)
+    names = {old: new for old, new in rename.items() if old in found or new not in found}
+    hidden = set(names.values())
+    known = [names.get(name, name) for name in found if name in names or name not in hidden]
+    return names, judge(dict.fromkeys(known), ()) if judge is not None and found else DriftVerdict()
 
 
 def json_records(data: bytes, line: int = 1) -> Records:

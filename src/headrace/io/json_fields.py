@@ -11,12 +11,11 @@ nothing is reported. Rows of hosts and services are not searched, because they c
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.errors import HeadraceError, SchemaError, nearest
 from headrace.io.files import open_stream, source_errors
+from headrace.io.json_members import SPACE, first_members, member_pattern
 from headrace.io.origins import Files
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Physical
@@ -25,10 +24,6 @@ from headrace.schema import RESERVED, STAMPS
 __all__ = ["check_fields", "check_first_files"]
 
 _BLOCK_BYTES = 1 << 20
-#: The longest space between a name and its colon that the search crosses.
-_SPACE = 16
-#: How many rows are looked at for the names that are there.
-_SHOWN_ROWS = 20
 
 
 def check_fields(source: Source) -> None:
@@ -36,15 +31,17 @@ def check_fields(source: Source) -> None:
     origin = source.origin
     if not isinstance(origin, Files) or origin.format.name != "json" or origin.label or "*" in origin.format.sparse:
         return
+    if origin.format.on_drift in ("divert", "widen"):  # each file is judged, and may lack a column
+        return
     stored = {new: old for old, new in origin.format.rename}
-    missing = {name: _field(stored.get(name, name)) for name in _names(source, origin)}
+    missing = {name: member_pattern(stored.get(name, name)) for name in _names(source, origin)}
     first_lines = b""
     for data in _blocks(origin, source) if missing else ():
         missing = {name: field for name, field in missing.items() if not field.search(data)}
         if not missing:
             return
         first_lines = first_lines or data.lstrip()
-    present = _present(first_lines)
+    present = first_members(first_lines)
     if present:  # else no line is an object, which the reader will say
         raise _error(source, [stored.get(name, name) for name in missing], present)
 
@@ -62,19 +59,13 @@ def _names(source: Source, origin: Files) -> list[str]:
     return [n for n in source.columns.names if n not in own and not (origin.format.envelope and n.startswith("_"))]
 
 
-def _field(name: str) -> re.Pattern[bytes]:
-    """A name as a writer of JSON may write it, and the colon after it."""
-    forms = {json.dumps(name, ensure_ascii=escaped).encode() for escaped in (True, False)}
-    return re.compile(rb"(?:%s)\s{0,%d}:" % (b"|".join(map(re.escape, sorted(forms))), _SPACE))
-
-
 def _blocks(origin: Files, source: Source) -> Iterator[bytes]:
     """The bytes of all files, in blocks that overlap by more than a name; a file without inserts has no rows to search.
 
     What cannot be read is left to the reader.
     """
     names = [*source.columns.names, *(old for old, _ in origin.format.rename)]
-    overlap = 6 * max(map(len, names)) + _SPACE + 4  # an escape has six characters
+    overlap = 6 * max(map(len, names)) + SPACE + 4  # an escape has six characters
     for file in origin.files():
         try:
             with source_errors(file.path), open_stream(file.path, origin.format.max_expansion) as stream:
@@ -85,24 +76,6 @@ def _blocks(origin: Files, source: Source) -> Iterator[bytes]:
                     end = (end + data)[-overlap:]
         except HeadraceError:
             return
-
-
-def _present(lines: bytes) -> list[str]:
-    """The fields of the first rows, in the order of their appearance."""
-    found: dict[str, None] = {}
-    rows = 0
-    for line in lines.splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            members = row.get("payload")
-            found |= dict.fromkeys(members if isinstance(members, dict) else row)
-            rows += 1
-        if rows == _SHOWN_ROWS:
-            break
-    return list(found)
 
 
 def _error(source: Source, missing: list[str], present: list[str]) -> SchemaError:

@@ -4,6 +4,7 @@
     _staging/<batch>-<name>      parts that tasks have written
     batch-<id>/part-<n>.<form>   the parts of a batch
     _batches/<id>                the one object that makes a batch exist: the names of its files
+    _removed/<id>                all batches up to this one were removed on purpose
 
 The commit of the query names the staged parts, so every attempt to publish a batch publishes the same parts. The driver
 copies them, inside the store, to their final names, and then creates `_batches/<id>` if it is absent. After a crash
@@ -15,20 +16,24 @@ never files of a failed attempt: names that start with `_` are not data.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 
 from headrace.errors import SinkError, StoreError
 from headrace.io.commit import BatchDirectory
 from headrace.io.files import local_path
+from headrace.io.keep import Keep
+from headrace.io.removed import REMOVED, RemovedBatches, StoredBatch
 from headrace.store.log import number_of
 from headrace.store.objects import ObjectStorage
 
 __all__ = ["Batches", "ObjectBatches", "batches_at"]
 
 _STAGING, _BATCHES, _OWNER = "_staging", "_batches", "_owner"
+_OF_BATCH = re.compile(r"batch-(\d{8,})/")
 
 
 class ObjectBatches:
@@ -92,7 +97,8 @@ class ObjectBatches:
         Return False if the batch exists. Remove what failed attempts at this batch or earlier ones have left.
         """
         with _sink_errors():
-            fresh = not self._exists(batch_id) and self._publish(batch_id, staged, extra or {})
+            fresh = not self._exists(batch_id) and batch_id > self.removed().upto
+            fresh = fresh and self._publish(batch_id, staged, extra or {})
             for key in self.storage.keys(_STAGING):
                 if number_of(key) <= batch_id:
                     self.storage.remove(key)
@@ -124,14 +130,75 @@ class ObjectBatches:
     def committed(self) -> list[int]:
         """The batches that exist, in order."""
         with _sink_errors():
-            return [number_of(key) for key in self.storage.keys(_BATCHES)]
+            keys, upto = self.storage.keys(_BATCHES), self._removed_upto()  # in this order: see `expire`
+            return [number_of(key) for key in keys if number_of(key) > upto]
+
+    # --- removing old batches ----------------------------------------------------------------------------------------
+
+    def removed(self) -> RemovedBatches:
+        """What was removed on purpose so far."""
+        with _sink_errors():
+            while (upto := self._removed_upto()) >= 0:
+                with suppress(FileNotFoundError):  # else a later one has replaced it
+                    return RemovedBatches.from_json(json.loads(self.storage.read(f"{REMOVED}/{upto:08d}").to_pybytes()))
+        return RemovedBatches()
+
+    def _removed_upto(self) -> int:
+        return max(map(number_of, self.storage.keys(REMOVED)), default=-1)
+
+    def expire(self, keep: Keep, now: float, *, dry: bool = False) -> RemovedBatches:
+        """Remove old batches, except the newest; return what was removed now. With `dry`, only say what would be."""
+        with _sink_errors():
+            before, stored = self._stored()
+            gone = stored[: keep.removable([(batch.written, batch.bytes) for batch in stored], now)]
+            after = before.after(gone)
+            if not dry:
+                if gone:
+                    self.storage.create(f"{REMOVED}/{after.upto:08d}", json.dumps(after.to_json()).encode())
+                self._remove_announced()
+        return after.since(before)
+
+    def _stored(self) -> tuple[RemovedBatches, list[StoredBatch]]:
+        """What was removed so far, and what is stored after that."""
+        listed, before = self.storage.listed(), self.removed()  # in this order, as in `committed`
+        sizes: dict[int, list[int]] = {}
+        for key, size, _ in listed:
+            if match := _OF_BATCH.match(key):
+                sizes.setdefault(int(match[1]), []).append(size)
+        times = {number_of(key): modified for key, _, modified in listed if key.startswith(f"{_BATCHES}/")}
+        return before, [
+            StoredBatch(n, (n,), time / 1e9, len(sizes.get(n, ())), sum(sizes.get(n, ())))
+            for n, time in sorted(times.items()) if n > before.upto
+        ]  # fmt: skip
+
+    def _remove_announced(self) -> None:
+        """Remove the objects of batches that do not exist any more, and what earlier objects say of them."""
+        upto = self._removed_upto()
+        for key in [*self.storage.keys(_BATCHES), *self.storage.keys(REMOVED)]:
+            if key.startswith(_BATCHES) and number_of(key) <= upto:
+                for name in self.storage.sizes(_folder(number_of(key))):
+                    self.storage.remove(name)
+                self.storage.remove(key)
+            elif key.startswith(REMOVED) and number_of(key) < upto:
+                self.storage.remove(key)
+
+    # --- files -------------------------------------------------------------------------------------------------------
 
     def files(self, batch_id: int | None = None) -> list[str]:
         """The files of a batch, or of all of them, in order."""
-        batches = self.committed() if batch_id is None else [batch_id]
-        with _sink_errors():
-            found = [json.loads(self.storage.read(f"{_BATCHES}/{n:08d}").to_pybytes())["files"] for n in batches]
-        return [self.storage.uri(name) for names in found for name in names]
+        while True:
+            batches = self.committed() if batch_id is None else [batch_id]
+            try:
+                with _sink_errors():
+                    found = [self._names(number) for number in batches]
+            except FileNotFoundError:
+                if batch_id is not None or batches[0] > self.removed().upto:
+                    raise
+                continue  # some were removed meanwhile
+            return [self.storage.uri(name) for names in found for name in names]
+
+    def _names(self, batch_id: int) -> list[str]:
+        return list(json.loads(self.storage.read(f"{_BATCHES}/{batch_id:08d}").to_pybytes())["files"])
 
 
 Batches = BatchDirectory | ObjectBatches

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from headrace.errors import SchemaError, nearest
 from headrace.io.conversion import check_convertible
-from headrace.io.decoded import DecodedBlock, as_json, finish, numbered, unnumbered
+from headrace.io.decoded import DecodedBlock, as_json, finish, numbered, refuse_all, reports_drift, unnumbered
+from headrace.io.drift import DriftJudge, no_drift
 from headrace.io.hive import folder_values
 from headrace.schema import Field, Type
 
@@ -46,19 +47,31 @@ def read_parquet(
     row_filter: pc.Expression | None,
     columns: Sequence[str],
     rename: Mapping[str, str],
+    judge: DriftJudge = no_drift,
 ) -> Iterator[DecodedBlock]:
     """The decoded blocks of a Parquet file: `columns` of the rows that pass; the filter may use all of `fields`.
 
-    `rename` renames columns of the file; all other arguments use the new names.
+    `rename` renames columns of the file; all other arguments use the new names. `judge` judges all columns of the file.
     """
     reader = pq.ParquetFile(file, page_checksum_verification=True)
     stored = {new: old for old, new in rename.items()}
-    names = [stored.get(field.name, field.name) for field in fields]
+    folder_names = [rename.get(name, name) for name in folder_values(path)]
+    # A file that has a column by its new name is read as it is.
+    rename = {old: new for old, new in rename.items() if old in reader.schema_arrow.names}
+    renamed = {new: old for old, new in rename.items()}
+    names = [renamed.get(field.name, field.name) for field in fields]
     schema = _renamed(reader.schema_arrow, rename)
+    verdict = judge(_types(schema), folder_names)
+    if verdict.counts:
+        yield reports_drift(verdict.counts)
+    if verdict.refused:
+        yield from _refused(reader.iter_batches(BLOCK_ROWS), verdict.refused)
+        return
     folders = _folder_columns(path, [field.name for field in fields if field.name not in schema.names], stored)
+    folders |= {field.name: None for field in fields if field.name in verdict.absent}
     _check(schema, [field for field in fields if field.name not in folders], path)
     if folders:
-        inside = [stored.get(field.name, field.name) for field in fields if field.name not in folders]
+        inside = [renamed.get(field.name, field.name) for field in fields if field.name not in folders]
         pieces = (_renamed(piece, rename) for piece in _row_groups(reader, inside))
         whole = (_with_folders(piece, folders) for piece in pieces)
         yield from _decoded(whole, fields, columns, row_filter)
@@ -92,7 +105,8 @@ def _row_groups(reader: Any, names: list[str]) -> Iterator[pa.Table]:
 
 def _with_folders(rows: pa.Table, folders: Mapping[str, str | None]) -> pa.Table:
     for name, text in folders.items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(text, pa.string()), rows.num_rows))
+        values = pa.nulls(rows.num_rows) if text is None else pa.repeat(pa.scalar(text), rows.num_rows)
+        rows = rows.append_column(name, values)
     return rows
 
 
@@ -103,15 +117,40 @@ def read_arrow(
     row_filter: pc.Expression | None,
     columns: Sequence[str],
     rename: Mapping[str, str],
+    judge: DriftJudge = no_drift,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of an Arrow IPC file."""
+    """The decoded blocks of an Arrow IPC file; `judge` judges all its columns."""
     schema = _renamed(arrow_schema(file), rename)
-    _check(schema, fields, path)
+    verdict = judge(_types(schema), ())
+    if verdict.counts:
+        yield reports_drift(verdict.counts)
     file.seek(0)
-    options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(field.name) for field in fields])
+    if verdict.refused:
+        reader = pa.ipc.open_file(file)
+        yield from _refused((reader.get_batch(i) for i in range(reader.num_record_batches)), verdict.refused)
+        return
+    absent = {field.name: None for field in fields if field.name in verdict.absent}
+    inside = [field for field in fields if field.name not in absent]
+    _check(schema, inside, path)
+    # At least one column, to count rows.
+    options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(field.name) for field in inside] or [0])
     reader = pa.ipc.open_file(file, options=options)
     batches = (_renamed(reader.get_batch(i), rename) for i in range(reader.num_record_batches))
-    yield from _decoded(batches, fields, columns, row_filter)
+    whole = (_with_folders(pa.Table.from_batches([batch]), absent) for batch in batches) if absent else batches
+    yield from _decoded(whole, fields, columns, row_filter)
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType | None]:
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+def _refused(pieces: Iterable[pa.RecordBatch], reason: str) -> Iterator[DecodedBlock]:
+    """All rows of a file, refused for one reason."""
+    row = 0
+    for table in _gathered(pieces):
+        numbers = np.arange(table.num_rows)
+        yield refuse_all(reason, row, as_json(table)(numbers), numbers + row + 1)
+        row += table.num_rows
 
 
 def _renamed(columns: Any, rename: Mapping[str, str]) -> Any:

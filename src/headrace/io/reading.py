@@ -21,43 +21,69 @@ from headrace.expr import predicate_mask
 from headrace.expr.pushdown import to_arrow_filter
 from headrace.io.adapter import ReadRange
 from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.drift import DriftRules
 from headrace.io.files import FileState, ListedFile, local_path
 from headrace.io.formats import read_file
 from headrace.io.origins import AdapterRead, Files
 from headrace.meter import Work
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Advance, Changed, Edge, Interval, Physical, Point
-from headrace.schema import ARRIVAL, POSITION, STAMPS, Schema
+from headrace.schema import ARRIVAL, POSITION, RESERVED, STAMPS, Schema
 
-__all__ = ["in_memory", "read_columns", "read_counted", "read_listed", "read_range", "shown_path", "whole_rows"]
+__all__ = [
+    "drift_rules", "in_memory", "read_columns", "read_counted", "read_listed", "read_range", "shown_path", "whole_rows",
+]  # fmt: skip
 
 _log = logging.getLogger("headrace")
 
 
 def read_columns(source: Source) -> list[str]:
     """The columns that a reader reads: those of the payload, and those that the lifetime and the progress use."""
+    wanted = _event_columns(source)
+    return [name for name in source.columns.names if name in wanted or name in source.schema]
+
+
+def _event_columns(source: Source) -> set[str]:
+    """The columns that the lifetime and the progress use."""
     lifetime = source.lifetime
     if isinstance(lifetime, Physical):
-        wanted = {"kind", "le", "re", "re_new"}
+        wanted = set(RESERVED)
     elif isinstance(lifetime, Interval):
         wanted = set(lifetime.start.columns() | lifetime.end.columns())
     else:
         assert isinstance(lifetime, (Point, Edge))
-        wanted = lifetime.columns() if isinstance(lifetime, Changed) else set(lifetime.at.columns())
+        wanted = set(lifetime.columns() if isinstance(lifetime, Changed) else lifetime.at.columns())
     if isinstance(source.policy, Advance) and source.policy.per is not None:
         wanted = {*wanted, source.policy.per}
-    return [name for name in source.columns.names if name in wanted or name in source.schema]
+    return wanted
+
+
+def drift_rules(source: Source) -> DriftRules | None:
+    """How a source reads files with other columns; None if its files are written by Headrace."""
+    origin = source.origin
+    if not isinstance(origin, Files) or origin.label:
+        return None
+    how, optional = origin.format, origin.format.sparse
+    if how.name == "json" and isinstance(source.lifetime, Physical):  # a promise has no end, an insert no new end
+        optional = (*optional, *RESERVED)
+    needed = _event_columns(source)
+    if isinstance(source.lifetime, Edge):
+        closes = source.lifetime.closes
+        needed |= {*source.lifetime.key, *(closes.columns() if closes is not None else ())}
+    return DriftRules(how.on_drift, how.whole, frozenset(needed), optional, str(origin))
 
 
 def read_listed(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
     """The blocks of one file of a source, with stamps if the source has them.
 
-    A missing file has no rows, and a changed file is read as it is; the last block reports both.
+    A missing file has no rows, and a changed file is read as it is; the last block reports both. Files that Headrace
+    has written into a checkpoint stay as they are, and have other times where the checkpoint was copied.
     """
-    state = file.state()
+    timed = not (isinstance(source.origin, Files) and source.origin.label)
+    state = file.state(timed=timed)
     if state != "missing":
         yield from _read(source, file)
-        state = file.state() if state == "same" else state
+        state = file.state(timed=timed) if state == "same" else state
     if state != "same":
         yield _notice(source, file, state)
 
@@ -99,7 +125,7 @@ def _read(source: Source, file: ListedFile) -> Iterator[DecodedBlock]:
     columns = [name for name in stored.names if name in wanted or not typed] or list(stored.names[:1])
     filtered = source.pushed.columns() if source.pushed is not None else set()
     judged = {name for name in columns if name not in wanted and name not in filtered}
-    blocks = read_file(path, source.origin.format, stored, columns, row_filter, judged)
+    blocks = read_file(path, source.origin.format, stored, columns, row_filter, judged, drift_rules(source))
     if columns == wanted:
         yield from (_whole_times(source, block) for block in blocks)
     else:
@@ -177,7 +203,7 @@ def whole_rows(source: Source, path: str | None, block: DecodedBlock) -> Callabl
         numbers = block.rows[places]
         parts = [
             part.table.append_column("__row", pa.array(part.rows)).filter(pa.array(np.isin(part.rows, numbers)))
-            for part in read_file(path, origin.format, _stored_columns(source))
+            for part in read_file(path, origin.format, _stored_columns(source), drift=drift_rules(source))
         ]
         table = pa.concat_tables(parts).sort_by("__row").drop_columns(["__row"])
         # A row with a bad value in another column is refused when all columns are read: then return the known columns.

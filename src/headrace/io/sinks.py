@@ -26,6 +26,7 @@ from headrace.frames import FRAMES, FrameKind, frame_of
 from headrace.io.encode import jsonl_to_physical
 from headrace.io.files import local_path, source_errors
 from headrace.io.formats import Format, starts_with_dates
+from headrace.io.keep import Keep
 from headrace.io.object_batches import batches_at
 from headrace.io.upserts import fold, upserts
 from headrace.progress import Progress
@@ -93,6 +94,8 @@ class FileSink(Sink):
     sort_by: tuple[str, ...] = ()
     #: How many small batches are merged into a larger one; None: they stay as they are.
     compact: int | None = None
+    #: What is kept of old batches; None: everything.
+    keep: Keep | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -116,8 +119,9 @@ class FileSink(Sink):
     def _check_compact(self) -> None:
         if type(self.compact) is not int or self.compact < 2:
             raise PlanError("compact is a number of batches", given=self.compact, allowed="2 or more")
-        if self.format != "parquet":
-            raise PlanError("only Parquet is compacted", given=f"format={self.format!r}", instead="format='parquet'")
+        if self.format != "parquet" and self.sort_by:
+            raise PlanError("only Parquet is sorted and compacted", given=f"format={self.format!r}",
+                            allowed="compact= without sort_by=", instead="format='parquet'")  # fmt: skip
         if local_path(self.path) is None:
             raise PlanError(
                 "small files cannot be merged into others in one step on an object store: who lists them would see "

@@ -326,8 +326,11 @@ class Module:
 
 
 def _bytecode(value: Any) -> str:
-    code = getattr(value, "__code__", None)
-    return repr((code.co_code, code.co_names)) if code is not None else ""
+    code = value if inspect.iscode(value) else getattr(value, "__code__", None)
+    if code is None:
+        return ""
+    constants = [_bytecode(one) if inspect.iscode(one) else repr(one) for one in code.co_consts]
+    return repr((code.co_code, code.co_names, constants))
 
 
 def _fits(kind: Type, wanted: Type) -> bool:

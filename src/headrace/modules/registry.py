@@ -26,7 +26,7 @@ from headrace.modules.builtin import TimeWeightedAverage
 
 __all__ = [
     "InstalledModule", "Modules", "checked_module", "describe_module", "module", "module_names", "modules",
-    "registered_module",
+    "package_offering", "registered_module",
 ]  # fmt: skip
 
 _BUILT_IN: dict[str, type[Module]] = {"time_weighted_avg": TimeWeightedAverage}
@@ -124,6 +124,12 @@ class Modules(Sequence[InstalledModule]):
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in module.cells())
             rows += f'<tr title="{escape(module.doc or module.problem)}">{cells}</tr>'
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def package_offering(kind: type) -> str:
+    """The package, with its version, that offers modules from the Python package of this class; empty if none does."""
+    name = kind.__module__.partition(".")[0]
+    return next((package_of(entry) for entry in _OFFERED.all() if entry.module.partition(".")[0] == name), "")
 
 
 def modules() -> Modules:

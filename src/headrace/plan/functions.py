@@ -7,16 +7,21 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from headrace.expr import Expr
-from headrace.expr.python import functions_in
+from headrace.expr.python import Udf, functions_in
 from headrace.plan.base import Node, walk
 
-__all__ = ["calls_python", "functions_of"]
+__all__ = ["calls_python", "functions_of", "udfs_of"]
 
 
 def functions_of(*nodes: Node) -> tuple[str, ...]:
     """The names of the users' functions that these nodes and their inputs call."""
-    exprs = (expr for node in walk(*nodes) for expr in _expressions(node, node.inputs))
-    return tuple(dict.fromkeys(function.name for expr in exprs for function in functions_in(expr)))
+    return tuple(dict.fromkeys(function.name for node in walk(*nodes) for function in udfs_of(node)))
+
+
+def udfs_of(node: Node) -> tuple[Udf, ...]:
+    """The users' functions that one node calls."""
+    exprs = _expressions(node, node.inputs)
+    return tuple(dict.fromkeys(function for expr in exprs for function in functions_in(expr)))
 
 
 def _expressions(value: Any, inputs: tuple[Node, ...] = ()) -> Iterator[Expr]:

@@ -16,7 +16,8 @@ time-sensitive modules see them by time, then by value, as in other windows.
   the group's first tuple. Windows with g <= m are given (rule 5.3). When the input has ended, they continue up to the
   greater of m and the first g after the group's last tuple.
 - Of size `Tuples(n)`: the last n tuples. `Time(t)`: those with LE >= u - t, where u is the window's upper bound.
-  `By(column, x)`: those whose value is less than x below the highest value up to the trigger; null and NaN are in none.
+  `By(column, x)`: those whose value is less than x below the highest value up to the trigger; null and NaN are in none,
+  and to an infinite value only equal ones are near.
 - The *tick* says what the query reacts to. "tuple": every tuple, or every slide that passes. "time": every distinct LE,
   once, if it passes a multiple of b; slides of time only if they change the content of the window. "batch": the same
   for every distinct LE and value of the batch column; without such a column each tuple is a batch.

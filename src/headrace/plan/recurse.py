@@ -127,7 +127,9 @@ class Recurse(Node):
 
     @cached_property
     def dates(self) -> bool:
-        return self.start.dates
+        return self.start.dates or any(
+            node.dates for node in self.inputs
+        )  # a started query may have others than written
 
     @cached_property
     def ports(self) -> tuple[LoopInput, ...]:

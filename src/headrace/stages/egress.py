@@ -20,8 +20,11 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from headrace.border import shown
-from headrace.changes import Changes
+from headrace.changes import WEIGHT, Changes
+from headrace.columnar import to_numpy
 from headrace.errors import SinkError
 from headrace.events import cti_row
 from headrace.expr import col, lit
@@ -52,6 +55,7 @@ __all__ = [
     "hand_over",
     "prepared",
     "publish_parts",
+    "removals_counted",
     "show_losses",
     "task_sinks",
     "together",
@@ -138,10 +142,22 @@ class Departure:
     def messages(self) -> list[Message]:
         return [message for trip in self.trips for message in trip]
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of changes, and how many of them are removals; tasks that write rows themselves have counted."""
+        own = [removals_counted(m.table) for m in self.messages if m.table is not None]
+        sizes = [*own, *(m.extra["size"] for m in self.messages if "size" in m.extra)]
+        return sum(changes for changes, _ in sizes), sum(removed for _, removed in sizes)
+
     def changes(self) -> Changes:
         """The rows of all buckets."""
         parts = [[Changes.from_table(m.table) for m in trip if m.table is not None] for trip in self.trips]
         return together(self.output, [Changes.concat([Changes.empty(self.output.schema), *part]) for part in parts])
+
+
+def removals_counted(table: pa.Table) -> tuple[int, int]:
+    """The number of changes of a message, and how many of them are removals."""
+    return table.num_rows, int((to_numpy(table.column(WEIGHT)) < 0).sum())
 
 
 def departures(line: Line, trips: Sequence[Iterable[Message]], sources: Mapping[str, Progress]) -> list[Departure]:

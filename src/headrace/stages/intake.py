@@ -62,7 +62,7 @@ class Intake:
         tap: Tap | None = None,
     ) -> None:
         self.line, self.source, self.start, self.buckets, self.sender = line, source, start, buckets, sender
-        self.clock, self.workers, self._tap = clock, workers, tap
+        self.clock, self.workers, self.tap = clock, workers, tap
         self.channel = Channel(source, start, clock)
         self._shedder: Shedder | None = None
         self._reports: list[ChannelReport] = []
@@ -78,6 +78,8 @@ class Intake:
         """Begin a file or a range, of which `shedder` sheds rows; before the channel of the part, if it has its own."""
         if self._shedder is not None:
             self._add(self._shedder.end(self.channel), Changes.empty(DIVERTED))
+            if self.tap is not None:  # its other rows were not known before
+                self.tap.read(self.source, 0, self._waiting[-1:], 0.0)
         self._shedder = shedder
 
     def next_channel(self, channel: Channel | None = None) -> None:
@@ -89,9 +91,9 @@ class Intake:
         """Read a decoded block, of the file at `path` if there is one."""
         start, waiting = perf_counter(), len(self._waiting)
         self._judge(block, path)
-        if self._tap is not None:
+        if self.tap is not None:
             rows = block.table.num_rows + block.refused.num_rows
-            self._tap.read(self.source, rows, self._waiting[waiting:], perf_counter() - start)
+            self.tap.read(self.source, rows, self._waiting[waiting:], perf_counter() - start)
         if self._rows >= _TOGETHER:
             self._send()
 
@@ -113,6 +115,8 @@ class Intake:
             self._add(Changes.empty(self.source.schema), self.channel.refuse(block))
         if block.file != "same":
             self.channel.report.counts[f"{block.file}_files"] += 1
+        for name, count in block.drift.items():
+            self.channel.report.counts[name] += count
         self.channel.report.counts["lost_offsets"] += block.lost
 
     def _add(self, accepted: Changes, diverted: Changes) -> None:
@@ -157,8 +161,8 @@ class Intake:
     def _linear(self, node: Node, changes: Changes) -> Changes | pa.Table:
         start = perf_counter()
         output = linear_of(node)(node, changes)
-        if self._tap is not None:
-            self._tap.step(node, len(changes), output, None, perf_counter() - start)
+        if self.tap is not None:
+            self.tap.step(node, len(changes), output, None, perf_counter() - start)
         return output
 
     def _split(self, table: pa.Table, edge: PlanEdge) -> list[pa.Table | None]:
@@ -168,8 +172,8 @@ class Intake:
         """Take accepted and diverted events that another intake has judged, with its reports."""
         self._waiting += judged
         self._reports += reports
-        if self._tap is not None:
-            self._tap.read(self.source, sum(len(part) for pair in judged for part in pair), judged, 0.0)
+        if self.tap is not None:
+            self.tap.read(self.source, sum(len(part) for pair in judged for part in pair), judged, 0.0)
 
     def end(self) -> list[ChannelReport]:
         """End the reading, and return the reports of the channels."""

@@ -79,5 +79,7 @@ def _merged(folders: Sequence[BatchFolder], sink: FileSink) -> dict[str, bytes]:
 
 
 def _joined(files: Sequence[Path], sink: FileSink) -> bytes:
+    if sink.format == "jsonl":
+        return b"".join(file.read_bytes() for file in files)
     tables = [pq.ParquetFile(file, page_checksum_verification=True).read() for file in files]
     return encode(sorted_rows(pa.concat_tables(tables), sink), sink)

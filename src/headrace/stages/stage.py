@@ -64,6 +64,8 @@ class StageRun:
         self._guesses: dict[str, int] = {}
         #: The inputs of the latest trip: the columns that decide the bucket, and the number of rows.
         self._arrivals: list[list[Any]] = []
+        #: The rows that left each operator in the latest trip.
+        self._out: dict[str, int] = {}
         self._carries_states = carries_states(line)
 
     # --- one batch ---------------------------------------------------------------------------------------------------
@@ -79,6 +81,7 @@ class StageRun:
         for node in self.line.at(self.level):
             run = self._run if self.tap is None else self._shown
             data[node.fingerprint], progress[node.fingerprint] = run(node, data, progress)
+            self._out[node.fingerprint] = len(data[node.fingerprint])
             self._guesses[node.fingerprint] = self._guess(node, progress)
             out += self._sent(node, data[node.fingerprint], progress[node.fingerprint])
         if not self.trips:
@@ -205,7 +208,7 @@ class StageRun:
                 name = ", ".join(map(str, kernel.node.modules))
                 failed[name] = failed.get(name, 0) + int(kernel.side.weight.sum())
         here = {"level": self.level, "bucket": self.bucket, "operators": operators, "sources": ctis}
-        here["arrivals"] = self._arrivals
+        here |= {"arrivals": self._arrivals, "out": dict(self._out)}
         here["dates"] = [source.fingerprint for source in self.line.sources if source.dates]
         return here | ({"orphans": orphans} if orphans else {}) | ({"failed": failed} if failed else {})
 

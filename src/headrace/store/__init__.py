@@ -58,6 +58,11 @@ committed batch n: from then on no driver can make a valid commit of a batch up 
 least two commits are kept: the older driver may commit batch n and clean up while the tasks of the newer one read
 commit n - 1. Readers pin the commit that they read.
 
+**Changes of the query.** An upgrade, or a division among other buckets, is a batch of its own, without input and
+output. A driver that looked at the checkpoint before the change may claim its epoch after it. So a commit says which
+query made it and how many buckets there are; a driver of another query, or with other buckets, stops when it loads the
+commit.
+
 `tests/unit/store` has a model of all this, which tries every order of steps of small runs, and simulations in which the
 real code crashes, sleeps, runs concurrently and gets wrong answers from the store at any call.
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.errors import StoreError
 from headrace.pieces import Data, Pieces, checksum, length
+from headrace.version import VERSION as HEADRACE
 
 __all__ = ["VERSION", "Bundle", "Packed", "pack_bundle"]
 
@@ -86,8 +87,10 @@ class Bundle:
         if version > VERSION:
             raise StoreError(
                 f"the file {name!r} was written by a newer Headrace",
-                given=f"format {version}", allowed=f"up to format {VERSION}", instead="a newer Headrace",
-            )  # fmt: skip
+                given=f"format {version}",
+                allowed=f"up to format {VERSION}, which Headrace {HEADRACE} writes",
+                instead="the Headrace that wrote the file, or a later one",
+            )
         directory = data.slice(start, size)
         if zlib.crc32(directory) != crc or (checksum is not None and crc != checksum):
             raise _damaged(name, "its directory has a wrong checksum")

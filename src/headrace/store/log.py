@@ -18,9 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import CheckpointError, StoreError, Superseded
+from headrace.failpoints import reach
 from headrace.pieces import Pieces
 from headrace.store.bundle import Bundle, pack_bundle
 from headrace.store.storage import Storage
+from headrace.version import VERSION
 
 __all__ = [
     "COMMITS",
@@ -32,6 +34,7 @@ __all__ = [
     "Log",
     "epoch_of",
     "has_ended",
+    "is_interim",
     "number_of",
     "process_mark",
 ]
@@ -131,6 +134,7 @@ class Log:
         A plan whose content was lost with the power stays, and the next one gets another name. If it were removed, a
         slow driver could remove the plan that a newer one has written in its place, and whose tasks read it.
         """
+        reach("plan", batch)
         packed = pack_bundle({}, {"batch": batch, "plan": plan}).data
         keys = _plan_keys(batch)
         while True:
@@ -143,6 +147,7 @@ class Log:
                 place = f"{self.storage.place}/{key}"
                 raise StoreError(f"the plan of batch {batch} is missing", given=place) from error
             if stored is not None:
+                reach("planned", batch)
                 return stored
 
     def planned(self, batch: int) -> dict[str, Any] | None:
@@ -163,6 +168,7 @@ class Log:
 
     def commit(self, commit: Commit) -> bool:
         """Commit a batch; False if an older driver has committed it. `Superseded` if there is a newer driver."""
+        reach("commit", commit.batch)
         self.check_owner()
         created = self.storage.create(f"{COMMITS}/{commit.batch:012d}", commit.packed())
         if not created:
@@ -171,6 +177,7 @@ class Log:
             # Newer drivers have committed this batch and many more, and have removed its commit: commits below the
             # floor do not exist, so neither does this one.
             raise self._superseded(f"batch {commit.batch} was committed and cleaned up by another")
+        reach("committed", commit.batch)
         return created
 
     def read(self, batch: int) -> Commit:
@@ -245,12 +252,12 @@ def _plan_keys(batch: int) -> Iterator[str]:
 
 
 def process_mark(*, ended: bool = False) -> bytes:
-    """A mark of the process that writes a file: the machine and the process, and whether it has ended its work.
+    """A mark of the process that writes a file: the machine, the process, its Headrace, whether it has ended its work.
 
     The token makes each mark unique: a store compares contents if an answer was lost.
     """
-    about = {"host": socket.gethostname(), "process": os.getpid(), "token": uuid.uuid4().hex, "ended": ended}
-    return json.dumps(about).encode()
+    about = {"host": socket.gethostname(), "process": os.getpid(), "headrace": VERSION, "ended": ended}
+    return json.dumps(about | {"token": uuid.uuid4().hex}).encode()
 
 
 def has_ended(mark: bytes) -> bool:
@@ -290,6 +297,11 @@ def epoch_of(key: str) -> int:
 def _trip_key(batch: int, epoch: int, trip: int) -> str:
     """The name of a data file that no commit names: clean-up removes it with the others."""
     return f"{DATA}/{batch:012d}-{epoch:08d}-trip-{trip:06d}"
+
+
+def is_interim(key: str) -> bool:
+    """Whether a file of data is the record of a trip, which no commit names."""
+    return "-trip-" in key
 
 
 def _part(key: str, place: int) -> int:

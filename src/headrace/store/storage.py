@@ -16,11 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.errors import StoreError
-from headrace.pieces import Data, Pieces
+from headrace.failpoints import reach
+from headrace.pieces import Data, Pieces, flush_to_disk
 
-__all__ = ["LocalStorage", "Storage"]
+__all__ = ["DRAFTS", "LocalStorage", "Storage"]
 
-_DRAFTS = ".drafts"
+#: The folder of files that are being written.
+DRAFTS = ".drafts"
 #: The number of attempts to write a draft that is removed, or whose folder does not exist yet.
 _ATTEMPTS = 4
 
@@ -90,20 +92,22 @@ class LocalStorage(Storage):
     def create(self, key: str, data: Data, *, lasting: bool = True) -> bool:
         target, flushed = f"{self.place}/{key}", self.durable and lasting
         with _store_errors(f"cannot write {target!r}"):
+            reach("create", key)
             for _ in range(_ATTEMPTS):
                 try:
                     created = self._link(target, data, flushed=flushed)
                 except FileNotFoundError:  # the first file of its folder; or a new driver has removed the draft
                     self._make_folder(Path(target).parent)
-                    self._make_folder(self.path / _DRAFTS)
+                    self._make_folder(self.path / DRAFTS)
                     continue
                 if flushed:  # also if it existed: its creator may have died before the name was on disk
-                    _flush_folder(os.path.dirname(target))  # noqa: PTH120 - several times per batch, and much faster
+                    flush_to_disk(os.path.dirname(target))  # noqa: PTH120 - several times per batch, and much faster
+                reach("created", key)
                 return created
             raise OSError("its draft disappears again and again")
 
     def _link(self, target: str, data: Data, *, flushed: bool) -> bool:
-        draft = f"{self.place}/{_DRAFTS}/{uuid.uuid4().hex}"
+        draft = f"{self.place}/{DRAFTS}/{uuid.uuid4().hex}"
         try:
             _write(draft, data, flushed=flushed)
             os.link(draft, target)
@@ -121,7 +125,7 @@ class LocalStorage(Storage):
             self._make_folder(target.parent)
             os.link(file, target)
             if self.durable:
-                _flush_folder(str(target.parent))
+                flush_to_disk(str(target.parent))
 
     def _make_folder(self, folder: Path) -> None:
         """Create a folder and its parents; their names are on disk before anything in them counts."""
@@ -129,12 +133,13 @@ class LocalStorage(Storage):
             self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
             if self.durable:
-                _flush_folder(str(folder.parent))
+                flush_to_disk(str(folder.parent))
 
     def read(self, key: str) -> pa.Buffer:
         """The file, mapped into memory: its pages are read when they are used, and shared between processes."""
         path = f"{self.place}/{key}"
         with _store_errors(f"cannot read {path!r}"):
+            reach("read", key)
             if os.stat(path).st_size == 0:  # noqa: PTH116 - for the same reason; an empty file cannot be mapped
                 return pa.py_buffer(b"")
             with pa.memory_map(path) as file:
@@ -149,6 +154,7 @@ class LocalStorage(Storage):
 
     def keys(self, folder: str, after: str = "") -> list[str]:
         with _store_errors(f"cannot list {str(self.path / folder)!r}"):
+            reach("keys", folder)
             try:
                 with os.scandir(f"{self.place}/{folder}") as entries:
                     found = [f"{folder}/{e.name}" for e in entries if not e.name.startswith(".") and e.is_file()]
@@ -167,11 +173,13 @@ class LocalStorage(Storage):
 
     def remove(self, key: str) -> None:
         with _store_errors(f"cannot remove {key!r}"), suppress(FileNotFoundError):
+            reach("remove", key)
             (self.path / key).unlink()
+            reach("removed", key)
 
     def remove_drafts(self) -> None:
         """Remove all drafts: running calls write theirs again."""
-        for key in self.keys(_DRAFTS):
+        for key in self.keys(DRAFTS):
             self.remove(key)
 
 
@@ -181,14 +189,6 @@ def _write(path: str, data: Data, *, flushed: bool) -> None:
         if flushed:
             file.flush()
             os.fsync(file.fileno())
-
-
-def _flush_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from headrace.api.stream import Stream
 from headrace.border import as_ticks, is_shown, lifetimes
 from headrace.changes import Changes, up_to
 from headrace.columnar import canonical_floats, factorize
+from headrace.display.words import counted
 from headrace.errors import EventError, SchemaError
 from headrace.events import check_events, events_and_dates, events_table, to_changes
 from headrace.events import history as history_of
@@ -262,12 +263,12 @@ def _remove_pairs(pairs: Sequence[tuple[int, int]], extra: list[int], missing: l
 def _summary(found: Sequence[_Difference], sizes: tuple[int, int], names: tuple[str, str]) -> str:
     changed, missing, more = (sum(difference.order == order for difference in found) for order in (0, 1, 2))
     parts = [
-        f"{_counted(changed, 'lifetime')} changed" if changed else "",
-        f"{_counted(missing, 'row')} missing" if missing else "",
-        f"{_counted(more, 'row')} only {names[0]}" if more else "",
+        f"{counted(changed, 'lifetime')} changed" if changed else "",
+        f"{counted(missing, 'row')} missing" if missing else "",
+        f"{counted(more, 'row')} only {names[0]}" if more else "",
     ]
     summary = ", ".join(part for part in parts if part)
-    return f"the histories differ: {summary} ({_counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
+    return f"the histories differ: {summary} ({counted(sizes[0], 'row')} {names[0]}, {sizes[1]} {names[1]})"
 
 
 def _table_lines(found: Sequence[_Difference], rest: Changes, names: tuple[str, str], *, dates: bool) -> list[str]:
@@ -285,10 +286,6 @@ def _table_lines(found: Sequence[_Difference], rest: Changes, names: tuple[str, 
 
 def _life(life: tuple[int, int], dates: bool) -> str:
     return f"[{format_ticks(life[0], dates=dates)}, {format_ticks(life[1], dates=dates)})"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 # --- tables of text --------------------------------------------------------------------------------------------------

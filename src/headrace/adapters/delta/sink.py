@@ -76,6 +76,10 @@ class DeltaSink(SinkAdapter):
         return f"delta({TableFolder(self.path).name}, {self.encoding}{key})"
 
     @property
+    def written_place(self) -> str:
+        return f"delta({TableFolder(self.path).shown})"
+
+    @property
     def _what(self) -> str:
         return f"the Delta table {TableFolder(self.path).name}"
 

@@ -105,6 +105,10 @@ class KafkaSink(SinkAdapter):
     __repr__ = __str__
 
     @property
+    def written_place(self) -> str:
+        return f"kafka({self.topic})"
+
+    @property
     def _connection(self) -> tuple[tuple[str, str], ...]:
         return connection(self.bootstrap, self.options)
 

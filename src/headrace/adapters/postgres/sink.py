@@ -96,6 +96,10 @@ class PostgresSink(SinkAdapter):
         return f"postgres({self.table}, {self.encoding}{key}{names})"
 
     @property
+    def written_place(self) -> str:
+        return f"postgres({self.table})"
+
+    @property
     def _what(self) -> str:
         return f"the table {self.table}"
 

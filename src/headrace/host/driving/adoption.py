@@ -24,33 +24,34 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
+from headrace.host.driving.changed import DIVERTED
 from headrace.host.driving.checkpoint import Checkpoint, read_about
 from headrace.host.driving.delivery import deliver, deliveries_of
 from headrace.host.driving.plan import Job, Plan
 from headrace.host.driving.publish import is_published, mark_published
 from headrace.io.adapter import SinkAdapter
+from headrace.io.removed import REMOVED
 from headrace.io.sinks import FileSink, Sink
+from headrace.operators.registry import kernel_of
 from headrace.plan.nodes import DIVERTED as DIVERTED_ROWS
+from headrace.plan.nodes import Node
 from headrace.stages.cut import Line
 from headrace.stages.declared import declared
 from headrace.stages.egress import publish_parts
-from headrace.stages.pickled import PICKLED, owner_mark
+from headrace.stages.pickled import PICKLED, carries_states, owner_mark
 from headrace.stages.stage import segment_names
 from headrace.store.blocks import Ledger
 from headrace.store.log import COMMITS, EPOCHS, FLOORS, Commit, Log, process_mark
 from headrace.store.storage import LocalStorage
 from headrace.time import NEG_INFINITY
 
-__all__ = ["DIVERTED", "Adoption", "adopt", "check_aligned"]
-
-#: The directory of a checkpoint with the rows that were not used.
-DIVERTED = "diverted"
+__all__ = ["Adoption", "adopt", "carried", "check_aligned"]
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,18 @@ def _record(
     buckets: int,
 ) -> dict[str, Any]:
     records = [origin.commit.record for origin in origins]
+    entries = [_output(found) for found in outputs] + _sides(origins, place, line, len(outputs))
+    return carried(records, line, buckets, entries)
+
+
+def carried(
+    records: Sequence[Mapping[str, Any]], line: Line, buckets: int, outputs: Sequence[Mapping[str, Any]],
+    empty: Collection[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """The record of a commit that continues what others have computed, by the fingerprints of operators and sources.
+
+    Operators in `empty` have had no input yet.
+    """
     if any(record["buckets"] != buckets for record in records):
         raise CheckpointError("states are divided among another number of buckets", given=f"{buckets} buckets")
     sources = [source.fingerprint for source in line.sources]
@@ -200,7 +213,8 @@ def _record(
         "plan": Plan().to_json(),
         "time": time.time(),
         "buckets": buckets,
-        "outputs": [_output(found) for found in outputs] + _sides(origins, place, line, len(outputs)),
+        "query": line.fingerprint,
+        "outputs": list(outputs),
         "examples": of_origins("examples"),
         "counts": of_origins("counts"),
         "lateness": of_origins("lateness"),
@@ -210,7 +224,7 @@ def _record(
         "channels": of_sources("channels"),
         "sources": of_sources("sources"),
         "keys": of_sources("keys"),
-        "state": _state(records, line, buckets),
+        "state": _state(records, line, buckets, empty),
         "stages": {
             f"{level}/{bucket}": {
                 "token": uuid.uuid4().hex, "trips": {loop: t for loop, t in trips.items() if loop in wanted},
@@ -222,7 +236,7 @@ def _record(
     }  # fmt: skip
 
 
-def _state(records: Sequence[Mapping[str, Any]], line: Line, buckets: int) -> dict[str, Any]:
+def _state(records: Sequence[Mapping[str, Any]], line: Line, buckets: int, unfed: Collection[str]) -> dict[str, Any]:
     """The state of every operator of the new plan; pickled states get their new query as the owner."""
     found: dict[str, Any] = {}
     holding = declared(line)
@@ -230,14 +244,25 @@ def _state(records: Sequence[Mapping[str, Any]], line: Line, buckets: int) -> di
         if node.linear or line.levels[node.fingerprint] == 0:
             continue
         saved = next((r["state"][node.fingerprint] for r in records if node.fingerprint in r["state"]), None)
-        if saved is None and node.fingerprint in holding:
+        if saved is None and node.fingerprint in holding and node.fingerprint not in unfed:
             raise CheckpointError(f"no checkpoint has the state of {node.describe()}", given=node.fingerprint)
-        empty: dict[str, Any] = {str(bucket): {"scalars": {}, "traces": {}} for bucket in range(buckets)}
+        empty: dict[str, Any] = {str(bucket): _unfed(line, node) for bucket in range(buckets)}
         found[node.fingerprint] = {
             bucket: {**state, "traces": _owned(line, node.fingerprint, state["traces"])}
             for bucket, state in (empty if saved is None else saved).items()
         }
     return found
+
+
+def _unfed(line: Line, node: Node) -> dict[str, Any]:
+    """The state of an operator in a bucket before its first batch."""
+    kernel = kernel_of(node)
+    carries = node.fingerprint in carries_states(line)
+    traces = {
+        name: trace.saved() | ({PICKLED: {}} if carries or trace.pickled else {})
+        for name, trace in kernel.traces.items()
+    }
+    return {"scalars": kernel.scalars, "traces": traces}
 
 
 def _owned(line: Line, operator: str, traces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -276,7 +301,7 @@ def _link_folder(origin: Path, to: Path, owner: str) -> None:
     """The batches of a directory in another one, which belongs to the new query."""
     to.mkdir(parents=True, exist_ok=True)
     for entry in origin.iterdir():
-        if entry.is_dir() and not entry.name.startswith("_"):
+        if entry.is_dir() and (not entry.name.startswith("_") or entry.name == REMOVED):
             shutil.copytree(entry, to / entry.name, copy_function=os.link, dirs_exist_ok=True)
     (to / "_owner").write_text(owner)
 

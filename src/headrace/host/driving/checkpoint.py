@@ -1,11 +1,12 @@
 """A query's checkpoint: a directory, or a prefix on an object store, that belongs to one query.
 
-headrace.json   the description: the version, the plan's fingerprint and text, its sources and outputs, its first number
-                of buckets, and what its operators declare about their state
+headrace.json   the description: the format, the Headrace that created it, the plan's fingerprint and text, its sources
+                and outputs, its first number of buckets, and what its operators declare about their state
 lock            held by the process that runs the query
 store/          batches and state: see `headrace.store`
 spark/          for sources that only Spark can read: Spark's own log of what it has read
 events/         events in memory, and Spark's batch data frames, as files
+upgrade/        during an upgrade by backfill: the checkpoint of the new query
 spool/          lines that hosts have sent, and rows that only Spark can read
 diverted/       rows that were not used, with the reason
 
@@ -22,7 +23,7 @@ import logging
 import os
 import re
 import shutil
-import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,26 +32,34 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from headrace.border import LIFETIME
 from headrace.errors import CheckpointError
+from headrace.host.driving.changed import DESCRIBED, columns_of, services_of, sink_form
+from headrace.host.driving.changed import description as described
+from headrace.host.driving.versions import FORMAT, module_versions, readable
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
 from headrace.io.formats import Format
 from headrace.io.locks import hold
 from headrace.io.origins import Events, Files
 from headrace.io.sinks import FileSink, Sink
+from headrace.io.temporary import TemporaryFolder
 from headrace.stages.cut import Line
 from headrace.stages.declared import declared
-from headrace.store.log import Log
+from headrace.store.log import Log, has_ended, process_mark
 from headrace.store.objects import ObjectStorage
 from headrace.store.storage import LocalStorage, Storage
+from headrace.version import VERSION
 
-__all__ = ["FORMAT", "Checkpoint", "checked_place", "create_about", "difference", "read_about"]
+__all__ = ["SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about"]
 
 _log = logging.getLogger("headrace")
-#: Changes when earlier code can no longer read what is stored.
-FORMAT = 3
 _ABOUT = "headrace.json"
+#: The folder of a checkpoint with the checkpoint of the new query, during a backfill.
+SCRATCH = "upgrade"
+#: The file by which a new version of a query asks the running one to end.
+_TAKEOVER = "takeover"
+#: How long it waits for that, and between two looks, in seconds.
+_TAKEOVER_SECONDS, _LOOK_SECONDS = 300.0, 0.02
 _URL, _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://"), re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]+:/")
 
 #: The checkpoints that queries of this process hold.
@@ -64,7 +73,8 @@ class Checkpoint:
 
     def __init__(self, path: str | None) -> None:
         self.temporary = path is None
-        local = tempfile.mkdtemp(prefix="headrace-") if path is None else local_path(checked_place(path))
+        self._temporary = TemporaryFolder() if path is None else None
+        local = local_path(checked_place(path)) if self._temporary is None else self._temporary.name
         #: None on an object store.
         self.path = None if local is None else Path(local).absolute()
         #: Its path or URL.
@@ -117,8 +127,20 @@ class Checkpoint:
 
         A failed query of this process that was not stopped loses its lock.
         """
+        if not self.try_lock():
+            assert self.path is not None
+            process = "this" if self.path.resolve() in _HELD else "another"
+            raise CheckpointError(
+                f"another query uses this checkpoint, in {process} process",
+                given=self.place,
+                allowed="one running query for each checkpoint",
+                instead="stop() the other query first, or another checkpoint directory",
+            )
+
+    def try_lock(self) -> bool:
+        """Lock it, and return True, unless another query holds it; on an object store there is no lock."""
         if self.temporary or self.path is None:
-            return
+            return True
         place = self.path.resolve()
         other = _HELD.get(place)
         if other is not None and not other.in_use():
@@ -126,13 +148,33 @@ class Checkpoint:
         with self._errors():
             self._lock = hold(self.path / "lock")
         if self._lock is None:
-            raise CheckpointError(
-                f"another query uses this checkpoint, in {'this' if place in _HELD else 'another'} process",
-                given=self.place,
-                allowed="one running query for each checkpoint",
-                instead="stop() the other query first, or another checkpoint directory",
-            )
+            return False
         _HELD[place] = self
+        with self._errors():
+            (self.path / _TAKEOVER).unlink(missing_ok=True)  # a process that still waits asks again
+        return True
+
+    def take_over(self) -> None:
+        """Lock it; the query that holds it is asked to end between two batches (`is_wanted`)."""
+        deadline = time.monotonic() + _TAKEOVER_SECONDS
+        while not self.try_lock():
+            if time.monotonic() > deadline:
+                self.root.remove(_TAKEOVER)
+                raise CheckpointError(
+                    f"the running query did not end within {_TAKEOVER_SECONDS:g} seconds, and continues",
+                    given=self.place, instead="stop() it, and start the new version with upgrade='backfill'",
+                )  # fmt: skip
+            self.root.create(_TAKEOVER, process_mark())
+            time.sleep(_LOOK_SECONDS)
+
+    def is_wanted(self) -> bool:
+        """Whether a new version of the query waits for this checkpoint."""
+        if self.temporary or self.path is None:
+            return False
+        try:
+            return not has_ended((self.path / _TAKEOVER).read_bytes())
+        except FileNotFoundError:
+            return False
 
     def unlock(self) -> None:
         """Release the lock."""
@@ -157,26 +199,60 @@ class Checkpoint:
             )
         return count
 
-    def claim(self, line: Line, buckets: int, sinks: Sequence[Sink] = ()) -> None:
-        """Make it the checkpoint of this query, or check that it is."""
+    def description(
+        self, line: Line, buckets: int, sinks: Sequence[Sink], left_out: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The content of headrace.json for a query, without the owner."""
         plan = [f"{line.levels[n.fingerprint]} {n.describe()}" for n in line.nodes]
         own: dict[str, Any] = {"format": FORMAT, "fingerprint": line.fingerprint, "plan": plan, "buckets": buckets}
         # The plan does not contain the columns that the query does not use, and the formats of outputs.
-        own["sources"] = [f"{source.origin} ({source.columns})" for source in line.sources]
-        own["sinks"] = [_form(sink) for sink in sinks]
+        own["sources"] = columns_of(line)
+        own["sinks"] = [sink_form(sink) for sink in sinks]
         own |= {"dates": [sink.dates for sink in sinks], "source_dates": [source.dates for source in line.sources]}
+        own |= {"operators": declared(line), **described(line, sinks, self.place)}
+        own |= {"modules": module_versions(line), "headrace": VERSION, "services": services_of(sinks)}
+        return own | ({"left_out": list(left_out)} if left_out else {})
+
+    def settle(self) -> dict[str, Any] | None:
+        """Finish an upgrade that a crash has interrupted after its commit; return the content of headrace.json."""
+        stored = read_about(self.root)
+        stored = None if stored is None else readable(self.place, stored)
+        last = Log(self.storage).last()
+        upgraded = last.record.get("about") if last is not None else None
+        parts = ("fingerprint", "outputs", "sources")
+        if upgraded is not None and (stored is None or any(stored.get(part) != upgraded[part] for part in parts)):
+            with self._errors():
+                self.remove_scratch()
+                replace_about(self.root, upgraded)
+            return dict(upgraded)
+        return stored
+
+    def remove_scratch(self) -> None:
+        """Remove the checkpoints of backfills."""
+        if self.path is not None:
+            shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
+            return
+        for key in self.root.sizes(SCRATCH):
+            self.root.remove(key)
+
+    def claim(
+        self, line: Line, buckets: int, sinks: Sequence[Sink] = (), left_out: Sequence[str] = (), offers: str = ""
+    ) -> None:
+        """Make it the checkpoint of this query, or check that it is; `offers` says which upgrades are possible."""
+        own = self.description(line, buckets, sinks, left_out)
         self.root.remove_drafts()
         stored = read_about(self.root)
         if stored is None:
-            own |= {"owner": uuid.uuid4().hex, "operators": declared(line)}
-            create_about(self.root, own)
+            create_about(self.root, own | {"owner": uuid.uuid4().hex})
             stored = read_about(self.root) or {}  # its own, or that of another query that began at the same time
-        self._check(stored, own)
+        stored = readable(self.place, stored)
+        self._check(stored, own, offers)
         self.owner = str(stored["owner"])
         self._dates = stored.get("dates", [False] * len(sinks))
-        if "operators" not in stored and self.path is not None:  # by an earlier Headrace, which had only directories
+        added = {name: own[name] for name in ("operators", "services", *DESCRIBED) if name not in stored}
+        if added and self.path is not None:  # by an earlier Headrace
             with self._errors():
-                _write_about(self.path, stored | {"operators": declared(line)})
+                replace_about(self.root, stored | added)
 
     def continued(self, sinks: Sequence[Sink]) -> list[Sink]:
         """The sinks of the claimed checkpoint: a place keeps the form of times with which it began.
@@ -195,17 +271,13 @@ class Checkpoint:
             found.append(sink.showing(dates=dates) if keeps else sink)
         return found
 
-    def _check(self, stored: dict[str, Any], own: dict[str, Any]) -> None:
+    def _check(self, stored: dict[str, Any], own: dict[str, Any], offers: str) -> None:
         instead = "another checkpoint directory, or delete this one to start afresh"
-        if stored.get("format") != FORMAT:
-            raise CheckpointError(
-                "the checkpoint was written by another version of Headrace",
-                given=f"{self.place}: format {stored.get('format')}", allowed=f"format {FORMAT}", instead=instead,
-            )  # fmt: skip
         if stored["fingerprint"] != own["fingerprint"]:
             raise CheckpointError(
-                f"the checkpoint belongs to another query:\n{difference(stored['plan'], own['plan'])}",
+                f"the checkpoint belongs to another query:\n{difference(*_plans(stored, own))}",
                 given=self.place,
+                allowed=offers,
                 instead=instead,
             )
         for part, what in (("sources", "sources have other columns"), ("sinks", "outputs are written in another form")):
@@ -238,8 +310,8 @@ class Checkpoint:
     def close(self) -> None:
         """Release the lock; remove a temporary checkpoint."""
         self.unlock()
-        if self.temporary and self.path is not None:
-            shutil.rmtree(self.path, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 def _ipc_file(table: pa.Table) -> pa.Buffer:
@@ -249,12 +321,11 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _form(sink: Sink) -> str:
-    """The format of an output, which the plan does not contain."""
-    names = "" if sink.time_columns == LIFETIME else f", times in {' and '.join(sink.time_columns)}"
-    if isinstance(sink, SinkAdapter):
-        return f"{sink}{names}"
-    return f"{sink.format} files{names}" if isinstance(sink, FileSink) else type(sink).__name__.lower()
+def _plans(stored: dict[str, Any], own: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The plans of two descriptions, with the versions of their modules if both have them: from 0.2.0 on."""
+    parts = ("plan", "modules") if "modules" in stored else ("plan",)
+    before, now = ([line for part in parts for line in about[part]] for about in (stored, own))
+    return before, now
 
 
 def difference(stored: Sequence[str], own: Sequence[str]) -> str:
@@ -302,9 +373,16 @@ def create_about(root: Storage, about: dict[str, Any]) -> None:
     root.create(_ABOUT, _as_json(about))
 
 
-def _write_about(folder: Path, about: dict[str, Any]) -> None:
-    """Write headrace.json to a directory, whole and on disk, in place of what was there."""
-    file = folder / _ABOUT
+def replace_about(root: Storage, about: dict[str, Any]) -> None:
+    """Write headrace.json in place of what was there: in a directory in one step, whole and on disk.
+
+    On an object store it is missing for a moment. An upgrade has its content in a commit then, and `settle` finds it.
+    """
+    if not isinstance(root, LocalStorage):
+        root.remove(_ABOUT)
+        root.create(_ABOUT, _as_json(about))
+        return
+    file = root.path / _ABOUT
     draft = file.with_suffix(".tmp")
     with draft.open("wb") as opened:
         opened.write(_as_json(about))

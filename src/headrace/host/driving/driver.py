@@ -13,15 +13,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.errors import SinkError, Superseded
+from headrace.errors import SinkError
+from headrace.failpoints import reach
 from headrace.host.driving.pace import Pace
+from headrace.host.driving.past import Flows, phases_of
 from headrace.host.driving.plan import Batch, Executor, Job, Plan, reached
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.ranges import RangePositions
-from headrace.host.driving.trips import BatchResult, MixedReadings, checked, reports_of
+from headrace.host.driving.recording import recorded_blocks, recording_of
+from headrace.host.driving.trips import BatchResult, MixedReadings, checked, reports_of, states_by_operator
 from headrace.host.losses import examples_of
-from headrace.host.report import operators_of
+from headrace.host.report import state_sizes
 from headrace.io.ingress import COUNTERS, ChannelReport, count_orphans, resolve
 from headrace.io.json_fields import check_first_files
 from headrace.io.lateness import lateness_so_far
@@ -44,7 +47,6 @@ __all__ = ["Driver", "FinishedBatch"]
 Clock = Callable[[], int]
 #: Whether to run the tasks of a batch again, after a number of attempts and the last failure.
 Again = Callable[[int, Exception], bool]
-_CLEANED_EVERY = 4
 _MOST_READINGS = 5
 _log = logging.getLogger("headrace")
 #: How often positions are acknowledged, in seconds.
@@ -52,6 +54,8 @@ _ACKNOWLEDGED_EVERY = 1.0
 #: After so many seconds a batch is committed although changes go round a loop, which the next batch continues. This
 #: bounds how long new input waits, and how much is repeated after a crash.
 TRIP_SECONDS = 1.0
+#: Names of files that were read are in the commit itself up to so many bytes, else in a file that commits share.
+_INLINE_NAMES = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +64,10 @@ class FinishedBatch:
 
     commit: Commit
     statistics: list[dict[str, Any]]
-    seconds: float
     trips: int
+    #: Seconds by `PHASES`.
+    phases: Mapping[str, float]
+    flows: Flows
 
 
 @dataclass(eq=False)
@@ -75,6 +81,8 @@ class Driver:
     files_per_batch: int | None = None
     #: The most intake tasks of a batch.
     tasks: int = 2
+    #: Whether the latest plan is from a look at the sources, and not that of an earlier driver.
+    looked: bool = False
     #: Whether the input ends when all existing files have been read.
     ending: bool = False
     #: A batch is committed after so many trips or seconds at the latest; when the query is being stopped, after the
@@ -90,11 +98,15 @@ class Driver:
     def __post_init__(self) -> None:
         self.row_pace, self.byte_pace = Pace.of_rows(), Pace.of_bytes()
         self.log = Log(self.job.storage)
-        self._cleaner = Cleaner(self.log)
+        self.cleaner = Cleaner(self.log)
         self._stored: set[str] = set()
         #: The batch without a plan at the last look. If an older driver still writes one, `Log.plan` finds it.
         self._unplanned = -1
         self._acknowledged = 0.0
+        #: The changes and removals of each output in the latest batch.
+        self._left: dict[str, tuple[int, int]] = {}
+        #: When the latest batch began, and when each of its phases ended.
+        self.moments: list[float] = []
         #: How far partitions are read by committed batches, and by those whose outputs are delivered.
         self._committed_offsets: dict[tuple[str, str], int] = {}
         self.delivered: dict[tuple[str, str], int] = {}
@@ -121,12 +133,8 @@ class Driver:
 
     def _load(self, commit: Commit | None) -> None:
         """Load the positions of a commit."""
-        if commit is not None and commit.record.get("buckets", self.job.buckets) != self.job.buckets:
-            raise Superseded(
-                f"the state of the query in {self.job.storage.place!r} was divided among other buckets: this run ends",
-                given=f"{commit.record['buckets']} buckets, and {self.job.buckets} here",
-                instead="start the query again",
-            )
+        if commit is not None:
+            self.job.check_same(commit)
         self.last = commit
         for fingerprint, buckets in (commit.record["state"] if commit is not None else {}).items():
             for operator in buckets.values():
@@ -135,8 +143,8 @@ class Driver:
         for source in self.job.line.sources:
             if isinstance(source.origin, Files | AdapterRead):
                 positions = self._positions_of(source)
-                if commit is not None and reader is not None:
-                    saved = commit.record["positions"][source.fingerprint]
+                saved = commit.record["positions"].get(source.fingerprint) if commit is not None else None
+                if saved is not None and reader is not None:  # a source may be new since an upgrade
                     segments = stored_segments(saved["traces"].values(), reader.block)
                     positions.restore(saved, segments)
                     self._stored |= set(segments)
@@ -176,6 +184,7 @@ class Driver:
         """The plan of the next batch, if there is work. `ticks`: a clock is enough; `thorough`: no input is missed."""
         if self._unplanned != self.number:  # an idle driver looks once: calls to a remote store are expensive
             earlier = self.log.planned(self.number)
+            self.looked = earlier is None
             if earlier is not None:
                 return Plan.from_json(earlier)
             self._unplanned = self.number
@@ -224,8 +233,10 @@ class Driver:
     @property
     def _chooses(self) -> bool:
         """Whether the first commit is needed to record where partitions begin, before they have rows."""
-        return self.last is None and any(
-            isinstance(positions, RangePositions) and positions.chosen for positions in self.positions.values()
+        known = self.last.record["positions"] if self.last is not None else {}
+        return any(
+            isinstance(positions, RangePositions) and positions.chosen and source not in known
+            for source, positions in self.positions.items()
         )
 
     def _newly_idle(self, plan: Plan) -> bool:
@@ -257,25 +268,33 @@ class Driver:
             return self._run(plan, again)
 
     def _run(self, plan: Plan, again: Again) -> FinishedBatch:
-        started, self._unplanned = time.monotonic(), -1
+        self.moments, self._unplanned = [time.monotonic()], -1
         check_first_files(self.job.line.sources, plan.files, self.last.record["files"] if self.last is not None else {})
         plan = Plan.from_json(self.log.plan(self.number, plan.to_json()))
         for source, begins in plan.begins.items():
             positions = self.positions[source]
             assert isinstance(positions, RangePositions)
             positions.adopt(begins, self.clock())
+        self.moments.append(time.monotonic())
         batch = Batch(self.job.line, self.number, self.log.epoch, plan, self.last, self.tasks)
         result = BatchResult(batch, batch, self._messages(batch, again))
-        while result.feedback and not self._bounded(len(result.trips), time.monotonic() - started):
+        while result.feedback and not self._bounded(len(result.trips), time.monotonic() - self.moments[0]):
             batch = batch.after(self._interim(result))
             result.add(batch, self._messages(batch, again))
+        self.moments.append(time.monotonic())
+        reach("ran", self.number)
         commit = self._committed(result)
+        self.moments.append(time.monotonic())
         self.publisher.publish(commit)
+        reach("published", commit.batch)
+        self.moments.append(time.monotonic())
         self._acknowledge()
-        self._note_pace(plan, result, time.monotonic() - started)
-        if commit.batch % _CLEANED_EVERY == 0 and commit.epoch == self.log.epoch:
-            self._cleaner.clean_up(commit)
-        return FinishedBatch(commit, result.statistics, time.monotonic() - started, len(result.trips))
+        self._note_pace(plan, result, time.monotonic() - self.moments[0])
+        if commit.epoch == self.log.epoch and self.cleaner.is_due(commit):
+            self.cleaner.clean_up(commit)
+        self.moments.append(time.monotonic())
+        flows = Flows.of(self.job.line, result.counted, self._left)
+        return FinishedBatch(commit, result.statistics, len(result.trips), phases_of(self.moments), flows)
 
     def settle(self) -> None:
         """Wait until the outputs of the last batch are delivered."""
@@ -333,7 +352,7 @@ class Driver:
         for source, files in result.first.plan.files.items():
             positions = self.positions[source]
             assert isinstance(positions, FilePositions)
-            positions.take(files)
+            positions.take(files, self.number)
         for report in result.reports:
             for source, ends in report.get("ends", {}).items():
                 positions = self.positions[source]
@@ -360,19 +379,22 @@ class Driver:
         reports = result.reports
         state = self._state(result, ledger)
         left = departures(self.job.line, result.trips, {source: Progress(*p) for source, p in state["sources"].items()})
+        self._left = {departure.output.name: departure.size for departure in left}
         outputs, rows, written = self.publisher.record(self.number, left, before.get("outputs", ()))
         record = {
             "plan": result.first.plan.to_json(),
             "time": time.time(),
             "buckets": self.job.buckets,
+            "query": self.job.line.fingerprint,
             "outputs": outputs,
             "examples": examples_of(self.job.line.sources, reports) | before.get("examples", {}),
             "counts": self._counted(before.get("counts", {}), reports, result.counted),
             "lateness": lateness_so_far(before.get("lateness", {}), self.job.line.sources, reports),
             "files": _add_counts(before.get("files", {}), [report.get("files", {}) for report in reports]),
             "positions": {source: positions.saved() for source, positions in self.positions.items()},
-            "operators": _sizes(result.statistics),
+            "operators": state_sizes(result.statistics),
             "channels": self._channels(before.get("channels", {}), reports),
+            **recording_of(result, self.cleaner, ledger),
             **state,
         }
         self._save_positions(ledger)
@@ -380,7 +402,7 @@ class Driver:
         for blocks in written:
             ledger.add(blocks)
         staged = [name for blocks in written for name in [*blocks.inline, *blocks.names]]
-        ledger.keep([*_segments(record), *record["feedback"], *rows, *staged])
+        ledger.keep([*_segments(record), *record["feedback"], *rows, *staged, *recorded_blocks(record)])
         return record
 
     def _state(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:
@@ -391,7 +413,7 @@ class Driver:
         return {
             "sources": {source: [p.cti, p.high] for source, p in sources.items()},
             "keys": {source: list(p.keys) for source, p in sources.items() if p.keys},
-            "state": _by_operator(result.states),
+            "state": states_by_operator(result.states),
             "stages": {
                 f"{s['level']}/{s['bucket']}": {"token": s["token"], "trips": s["trips"]} for s in result.states
             },
@@ -413,7 +435,7 @@ class Driver:
     def _save_positions(self, ledger: Ledger) -> None:
         segments = {s.name: s for positions in self.positions.values() for s in positions.seen.segments}
         new = {name: segment.save() for name, segment in segments.items() if name not in self._stored}
-        ledger.add(write_blocks(self.job.storage, self.number, self.log.epoch, new))
+        ledger.add(write_blocks(self.job.storage, self.number, self.log.epoch, new, inline=_INLINE_NAMES))
         self._stored = set(segments)
 
     def _sources(self, batch: Batch, reports: Sequence[Mapping[str, Any]]) -> dict[str, Progress]:
@@ -462,21 +484,6 @@ class Driver:
         totals |= {name: dict(total) for name, total in before.items() if "failed" in total}
         count_failed(totals, statistics)
         return totals
-
-
-def _by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The state of every operator, by fingerprint and bucket."""
-    found: dict[str, dict[str, Any]] = {}
-    for state in states:
-        for fingerprint, operator in state["operators"].items():
-            found.setdefault(fingerprint, {})[str(state["bucket"])] = operator
-    return found
-
-
-def _sizes(statistics: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The size of every operator's state, and what holds it, for readers of the checkpoint."""
-    found = operators_of(statistics)
-    return {f: {name: state[name] for name in ("rows", "bytes", "held_by")} for f, state in found.items()}
 
 
 def _segments(record: Mapping[str, Any]) -> list[str]:

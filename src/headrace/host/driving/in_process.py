@@ -33,17 +33,16 @@ class InProcessExecutor(Executor):
         #: waited for.
         self.stopped = False
         self.work = current()
-        self.threads = cores = 1 if calls_python(*job.line.outputs) else available_cores()
-        count = max(job.buckets, cores)
+        alone = job.tap is not None  # it sees the steps of one thread
+        self.threads = cores = 1 if alone or calls_python(*job.line.outputs) else available_cores()
+        count = 1 if alone else max(job.buckets, cores)
         self._threads = ThreadPoolExecutor(count, f"headrace-{name}") if count > 1 else None
         #: Threads for pieces of large blocks; others than those of tasks, which wait for them.
         self._pieces = ThreadPoolExecutor(cores, f"headrace-{name}-piece") if cores > 1 else None
 
     def run(self, batch: Batch) -> list[Message]:
         job = self.job
-        messages = self._each(
-            lambda task: run_intake(job, batch, task, lambda: self.stopped, self._pieces, self.work), len(batch.shares)
-        )
+        messages = self._each(lambda task: self._intake(batch, task), len(batch.shares))
         for level in range(1, job.line.depth + 1):
             if self.stopped:
                 raise CancelledError
@@ -52,6 +51,9 @@ class InProcessExecutor(Executor):
                 arrived[message.bucket].append(message)
             messages = self._each(_stage(job, batch, level, arrived), job.buckets)
         return messages
+
+    def _intake(self, batch: Batch, task: int) -> list[Message]:
+        return run_intake(self.job, batch, task, lambda: self.stopped, self._pieces, self.work)
 
     def _each(self, task: Callable[[int], list[Message]], count: int) -> list[Message]:
         """The messages of the tasks. If some fail, all tasks have ended when the first failure is raised."""

@@ -3,8 +3,9 @@
 Batches are bounded, so that a query that has much to catch up keeps answering, and its memory stays bounded. The bound
 adapts: it follows from how fast the last batches were, so that a batch takes about `TARGET` seconds. It at most doubles
 from one batch to the next, so it starts small and is right after a few batches. A batch that was not full says nothing
-about how long a full one would take, and leaves the bound as it is. While many batches wait, they may take twice as
-long: a larger batch takes less time for each row, and nobody gets an answer of the present yet.
+about how long a full one would take, and leaves the bound as it is; of files, only if it was not too long itself. While
+many batches wait, they may take twice as long: a larger batch takes less time for each row, and nobody gets an answer
+of the present yet.
 
 The unit is rows for sources that an adapter reads, and bytes for files, which are read whole: a batch of files has at
 least one.
@@ -30,6 +31,8 @@ class Pace:
     least: int
     most: int
     seconds: float = TARGET
+    #: Whether what has arrived during a batch is not known at its end: files are listed before a batch.
+    blind: bool = False
 
     @classmethod
     def of_rows(cls, fixed: int | None = None) -> Pace:
@@ -39,11 +42,21 @@ class Pace:
     @classmethod
     def of_bytes(cls) -> Pace:
         """For bytes of files."""
-        return cls(268_435_456, 1_048_576, 4_294_967_296)
+        # A batch has a cost that does not depend on its size: if the least were small and that cost large, on a slow
+        # store, batches would become ever smaller, and the query would fall behind.
+        return cls(268_435_456, 1_048_576, 4_294_967_296, blind=True)
 
     def note(self, amount: int, seconds: float, waiting: int) -> None:
-        """Adapt to a batch that read this much in this time; if nothing waits now, it was not full."""
-        if waiting <= 0 or amount <= 0:
+        """Adapt to a batch that read this much in this time; if nothing waits now, it was not full.
+
+        A batch of files that was not full and took too long shows what fits, too: else each batch would read all that
+        has arrived during the one before, and under more input than the query can process, batches would grow.
+        """
+        if amount <= 0:
+            return
+        if waiting <= 0:
+            if self.blind and seconds > 2 * self.seconds:
+                self.bound = min(self.bound, max(self.least, int(amount / seconds * self.seconds)))
             return
         target = 2 * self.seconds if waiting > _MANY * amount else self.seconds
         wanted = int(amount / max(seconds, 1e-3) * target)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import HeadraceError, HostError, StoreError
+from headrace.errors import HeadraceError, HostError, StoreError, Superseded
 from headrace.io.adapter import ReadRange, SinkAdapter
 from headrace.io.files import ListedFile
 from headrace.io.ingress import ChannelReport
 from headrace.progress import Progress
 from headrace.stages.cut import Line
 from headrace.stages.egress import TaskSink
+from headrace.stages.measures import Tap
 from headrace.store.environment import Environment
 from headrace.store.log import Commit, Log
 from headrace.store.storage import Storage
@@ -73,6 +74,26 @@ class Job:
     #: The outputs that go to services, and the mark of the checkpoint, by which these know the query.
     adapters: Mapping[int, SinkAdapter] = field(default_factory=dict)
     owner: str = ""
+    #: What sees every step, in the traces of a query: then its tasks run in one thread.
+    tap: Tap | None = None
+    #: The sources whose rows are recorded, by fingerprint.
+    recorded: frozenset[str] = frozenset()
+
+    def check_same(self, commit: Commit) -> None:
+        """`Superseded` if another query made a commit, or one with other buckets: the query has changed meanwhile."""
+        buckets, query = commit.record.get("buckets", self.buckets), commit.record.get("query", self.line.fingerprint)
+        if buckets != self.buckets:
+            raise Superseded(
+                f"the state of the query in {self.storage.place!r} was divided among other buckets: this run ends",
+                given=f"{buckets} buckets, and {self.buckets} here",
+                instead="start the query again",
+            )
+        if query != self.line.fingerprint:
+            raise Superseded(
+                f"the query in {self.storage.place!r} was upgraded to another one: this run ends",
+                given=f"the query {self.line.fingerprint}, and the last batch is of {query}",
+                instead="start the new query",
+            )
 
     def interrupt_deliveries(self) -> None:
         """Let deliveries from this process that wait for a service end soon."""

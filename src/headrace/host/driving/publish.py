@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Changes
-from headrace.errors import SinkError
+from headrace.errors import CheckpointError, SinkError
+from headrace.host.driving.keeping import OutputKeeper
 from headrace.host.driving.plan import Executor
 from headrace.io.adapter import SinkAdapter, patiently
 from headrace.io.object_batches import batches_at
@@ -35,7 +36,7 @@ from headrace.store.log import Commit, number_of
 from headrace.store.storage import Storage
 from headrace.time import NEG_INFINITY
 
-__all__ = ["Publisher", "is_published", "mark_published"]
+__all__ = ["Publisher", "check_published", "is_published", "mark_published", "nothing_more", "open_service"]
 
 _MARKER = "published"
 #: How long the last delivery may take when a query is stopped, in seconds; then it is left to the next start.
@@ -54,6 +55,7 @@ class Publisher:
         self._marks = self._services or None in task_sinks(sinks)
         self._threads = ThreadPoolExecutor(1, "headrace-publish") if self._services else None
         self._delivering: Future[None] | None = None
+        self.keeper = OutputKeeper(sinks)
 
     # --- before the commit -------------------------------------------------------------------------------------------
 
@@ -79,6 +81,7 @@ class Publisher:
                 has_files = bool(parts or moved)
                 entry |= {"path": sink.path, "parts": parts, "moved": moved, "batches": old["batches"] + has_files}
                 entry["sum"] = old["sum"] + (batch if has_files else 0)
+                entry |= self.keeper.entry(sink)
             elif isinstance(sink, SinkAdapter):
                 entry["moved"] = sink.encoding == "events" and cti > old["cti"]
                 entry["deliveries"], own = self._deliveries(number, sink, departure, batch, blocks)
@@ -155,6 +158,7 @@ class Publisher:
             if isinstance(sink, FileSink):
                 cti = about["cti"] if about["moved"] else None
                 publish_parts(sink, self._outputs[number].schema, commit.batch, about["parts"], cti)
+        self.keeper.look()
 
     def _show(self, number: int, sink: Sink, commit: Commit, about: Mapping[str, Any]) -> None:
         rows = pa.ipc.open_stream(BlockReader(self._storage, commit).block(about["rows"])).read_all()
@@ -168,14 +172,18 @@ class Publisher:
                 _check(sink, last.record["outputs"][number] if last is not None else {}, last)
         for number, sink in enumerate(self._sinks):
             if isinstance(sink, SinkAdapter):
-                columns = Schema(tuple(f for f in self._outputs[number].schema if f.name != ENDED))
-                batch = -1 if last is None else last.batch
-                patiently(partial(sink.open, owner, number, columns, batch), str(sink))
+                open_service(sink, owner, number, self._outputs[number], -1 if last is None else last.batch)
         if last is not None and self._marks and not is_published(self._storage, last.batch):
             self.publish(last)
             self.settle()
         elif last is not None:
             self._publish_files(last)
+
+
+def open_service(sink: SinkAdapter, owner: str, number: int, output: Output, batch: int) -> None:
+    """Let a service create what it lacks for an output, and check the columns; repeated while it does not answer."""
+    columns = Schema(tuple(field for field in output.schema if field.name != ENDED))
+    patiently(partial(sink.open, owner, number, columns, batch), str(sink))
 
 
 def mark_published(storage: Storage, batch: int) -> None:
@@ -188,9 +196,35 @@ def is_published(storage: Storage, batch: int) -> bool:
     return f"{_MARKER}/{batch:012d}" in storage.keys(_MARKER)
 
 
+def nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of an output in a batch without output."""
+    kept = {name: value for name, value in output.items() if name != "rows"}
+    nothing = {"parts": [], "deliveries": [], "moved": False}
+    return kept | {name: value for name, value in nothing.items() if name in output}
+
+
+def check_published(storage: Storage, last: Commit) -> None:
+    """`CheckpointError` unless the sinks have the last batch."""
+    missing = []
+    for output in last.record["outputs"]:
+        if "deliveries" in output or "rows" in output:
+            if not is_published(storage, last.batch):
+                missing.append("a service" if "deliveries" in output else "a sink of the query's process")
+        elif output.get("parts") or output.get("moved"):
+            there = last.batch in batches_at(output["path"]).committed()
+            missing += [] if there else [output["path"]]
+    if missing:
+        raise CheckpointError(
+            f"the last batch has not reached {', '.join(dict.fromkeys(missing))}",
+            given=f"batch {last.batch}",
+            instead="start the query with the checkpoint once, stop it, and try again",
+        )
+
+
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:
     """Raise unless the directory has exactly the committed batches; only the last one may be missing."""
-    committed, newest = batches_at(sink.path).committed(), last.batch if last is not None else -1
+    place, newest = batches_at(sink.path), last.batch if last is not None else -1
+    committed, removed = place.committed(), place.removed()
     if committed and committed[-1] > newest:
         raise SinkError(
             f"{sink.path!r} has batch {committed[-1]}, and the checkpoint knows "
@@ -198,11 +232,18 @@ def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> Non
             given=sink.path,
             instead="the checkpoint that belongs to the directory, or a new checkpoint and a new directory",
         )
-    missing = about.get("batches", 0) - len(committed)
-    lost = about.get("sum", 0) - sum(committed)
+    missing = about.get("batches", 0) - len(committed) - removed.batches
+    lost = about.get("sum", 0) - sum(committed) - removed.sum
     unpublished = missing == 1 and lost == newest and bool(about["parts"] or about["moved"])
     if (missing, lost) == (0, 0) or unpublished:
         return
+    if missing <= 0:
+        raise SinkError(
+            f"{sink.path!r} has other batches than the query has written, such as those of an earlier query",
+            given=f"{len(committed)} batches",
+            allowed=f"{len(committed) + missing} batches, of this query",
+            instead="the directory that the query wrote to last, or upgrade='backfill', which corrects what is there",
+        )
     which = f"batch {lost} is" if missing == 1 else f"{missing} of its {about['batches']} batches are"
     raise SinkError(
         f"{which} missing from {sink.path!r}",

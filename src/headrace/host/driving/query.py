@@ -12,20 +12,28 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from headrace.display.rich import RichDisplay
 from headrace.display.words import clipped
 from headrace.errors import HeadraceError, HostError
 from headrace.host.driving.driver import Driver, FinishedBatch
+from headrace.host.driving.figures import attributes_of, figures_of, lateness_of
+from headrace.host.driving.keeping import SpoolKeeper
 from headrace.host.driving.limits import intake_limits
+from headrace.host.driving.past import PHASES, PastBatch, PastBatches, new_rows
 from headrace.host.driving.plan import Executor
 from headrace.host.losses import Losses
 from headrace.host.report import BatchReport
 from headrace.io.host_source import Receiver
-from headrace.io.lateness import NONE_LATE
 from headrace.io.sinks import Sink
+from headrace.metrics.alarms import Alarm, Alarms
+from headrace.metrics.endpoint import MetricsPlace
+from headrace.metrics.spans import BatchSpans
 from headrace.stages.cut import Line
 from headrace.stages.egress import close, show_losses
+from headrace.stages.load import stage_loads
 from headrace.time import INFINITY
 
 if TYPE_CHECKING:
@@ -42,6 +50,8 @@ _IDLE_SECONDS = (0.001, 0.05)
 _TICK_SECONDS = 1.0
 #: How often an idle query checks that its executor answers, in seconds.
 _PING_SECONDS = 1.0
+#: How often alarms are judged, in seconds.
+_JUDGED_EVERY = 1.0
 _END_SECONDS = 60
 #: How often running tasks are interrupted while a query is being stopped, in seconds.
 _INTERRUPT_SECONDS = 0.5
@@ -51,6 +61,9 @@ _log = logging.getLogger("headrace")
 
 class Feeder(Protocol):
     """Writes rows of a source that the loop cannot read to files that it can read."""
+
+    #: The directory of the files.
+    spool: Path
 
     def check(self) -> None:
         """Raise the error that ended it, if there is one."""
@@ -66,7 +79,7 @@ class Feeder(Protocol):
 
 
 @dataclass(eq=False)
-class Query:
+class Query(RichDisplay):
     """A running query."""
 
     name: str
@@ -86,14 +99,23 @@ class Query:
     #: The number of trips of each of these batches.
     batch_trips: list[int] = field(default_factory=list)
     statistics: list[list[dict[str, Any]]] = field(default_factory=list)
+    past: PastBatches = field(default_factory=PastBatches)
     #: The threads that receive lines of hosts, and the feeders of sources that the loop cannot read.
     receivers: list[Receiver] = field(default_factory=list)
     feeders: Sequence[Feeder] = ()
+    #: Removes files of spools that were read.
+    spools: SpoolKeeper = field(default_factory=SpoolKeeper)
     #: Seconds without new rows after which the input has ended, and the query with it.
     timeout: float | None = None
+    #: Where its metrics are shown.
+    metrics: MetricsPlace | None = None
+    watch: Alarms = field(default_factory=lambda: Alarms("headrace", ()))
 
     def __post_init__(self) -> None:
+        self.spans = BatchSpans(self.name, None if self.checkpoint.temporary else self.checkpoint.place, PHASES)
+        self._judged = 0.0
         self._stop = threading.Event()
+        self._stopping = threading.RLock()
         self._wake = threading.Event()
         #: Whether a caller waits for the next look; when the executor last answered; when input last arrived.
         self._asked = threading.Event()
@@ -126,7 +148,7 @@ class Query:
             self._count(last.record)
             about = last.record["sources"], self.counts
             self.report = BatchReport.of(last.batch, *about, [], self.examples, _dated(self.line))
-            self.report["lateness"] = _lateness(self.line, last.record)
+            self.report["lateness"] = lateness_of(self.line.sources, last.record)
 
     def _count(self, record: Mapping[str, Any]) -> str:
         """Take the counts of a commit; return the losses as text, if there are new ones."""
@@ -136,6 +158,9 @@ class Query:
 
     def begin(self) -> None:
         """Start the loop."""
+        if self.metrics is not None:
+            self.metrics.show(lambda: figures_of(self), lambda: self.state == "running")
+        self._judge()  # rows of the first batch are new to the rules
         self._fed = time.monotonic()
         self._thread.start()
 
@@ -151,6 +176,23 @@ class Query:
         """The number of files that every source with this origin has read."""
         taken = self.driver.last.record["files"] if self.driver.last is not None else {}
         return min(int(taken.get(s.fingerprint, 0)) for s in self.line.sources if str(s.origin) == origin)
+
+    @property
+    def state(self) -> Literal["running", "failed", "ended"]:
+        """Whether it runs, as far as is known here: `is_active` also asks where its tasks run."""
+        if self.exception() is not None:
+            return "failed"
+        return "ended" if self._ended.is_set() else "running"
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where Prometheus reads its metrics; None if it was started without `metrics_port`."""
+        return None if self.metrics is None else self.metrics.url
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The alarms that last now, the oldest first."""
+        return self.watch.active
 
     @property
     def is_active(self) -> bool:
@@ -237,6 +279,10 @@ class Query:
 
     def stop(self) -> None:
         """Stop the query; the checkpoint stays, and another start with it continues."""
+        with self._stopping:
+            self._stop_once()
+
+    def _stop_once(self) -> None:
         self.end_receivers()
         self.end_soon()
         if self._thread.ident is not None:
@@ -245,6 +291,9 @@ class Query:
                     self.executor.interrupt()
                 self._ended.wait(_INTERRUPT_SECONDS)
             self._thread.join()
+        self.watch.close()
+        if self.metrics is not None:
+            self.metrics.close()
         with suppress(HeadraceError):  # what could not be delivered is delivered at the next start
             self.driver.close()
         self.executor.close()
@@ -288,13 +337,18 @@ class Query:
             if not self._stop.is_set():
                 self._failure = self.explained(error)
                 _log.error("query %s: %s", self.name, self._failure)
+                self.spans.fail(self._failure, self.driver.moments)
         finally:
+            self.spans.close()
             with self._changed:
                 self._ended.set()
                 self._changed.notify_all()
 
     def _look(self) -> None:
         """Look for input; run a batch, or wait."""
+        if self.checkpoint.is_wanted():
+            self._hand_over()
+            return
         with self._changed:
             self._looks += 1
             look, thorough = self._looks, self._waiters > 0
@@ -304,14 +358,17 @@ class Query:
             feeder.check()
         plan = self.driver.plan(ticks=not self._ticked_lately(), thorough=thorough)
         with self._changed:
-            self._found_at, self._ends = look, self.driver.ends
+            if self.driver.looked:
+                self._found_at, self._ends = look, self.driver.ends
             self._changed.notify_all()
         if plan is not None:
+            self.spans.begin(self.driver.number)
             self._take(self.driver.run(plan, self._again))
-            if plan.reads or plan.ends or self.driver.busy:
-                self._fed = time.monotonic()
-                self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
-                return
+        self._judge()
+        if plan is not None and (plan.reads or plan.ends or self.driver.busy):
+            self._fed = time.monotonic()
+            self._stop.wait(max(0.0, self.interval - (time.monotonic() - began)))
+            return
         self.driver.settle()
         if self._asked.is_set() or began - self._pinged > _PING_SECONDS:
             self._asked.clear()
@@ -324,6 +381,23 @@ class Query:
             return
         if plan is None:
             self._wake.wait(self._idle_seconds(time.monotonic() - began))
+
+    def _hand_over(self) -> None:
+        """Stop between two batches, because a new version of the query takes over the checkpoint."""
+        _log.warning(
+            "query %s: a new version takes over its checkpoint %s, so it ends", self.name, self.checkpoint.place
+        )
+        self._stop.set()
+        threading.Thread(target=self.stop, name=f"{self.name} hands over", daemon=True).start()
+
+    def _judge(self) -> None:
+        """Begin and end alarms, now and then; one may fail the query, between two batches."""
+        now = time.monotonic()
+        if now - self._judged < _JUDGED_EVERY:
+            return
+        self._judged = now
+        if self.watch.judge(figures_of(self), now, time.time()) and self.report:
+            self.report = BatchReport(self.report | {"alarms": [alarm.to_json() for alarm in self.alarms]})
 
     def _idle_seconds(self, look: float) -> float:
         """The time to wait before the next look, after a look of this duration that found nothing."""
@@ -351,6 +425,7 @@ class Query:
         """Whether tasks run again after a failure: the plan is fixed, and files of a failed attempt do not count."""
         if attempt == _ATTEMPTS or self._stop.is_set() or not self.executor.may_pass(error):
             return False
+        self.spans.repeat(error)
         why = self.executor.explained(error, f"batch {self.driver.number}").message
         _log.warning("%s; it is run again (attempt %d of %d)", why, attempt + 1, _ATTEMPTS)
         return True
@@ -360,22 +435,34 @@ class Query:
         read = [path for files in record["plan"]["files"].values() for _, path, _ in files]
         for feeder in self.feeders:
             feeder.forget(read)
+        self.spools.forget(read)
+        past = self._past_batch(batch)
+        self.past.add(past)
         show_losses(self.sinks, self._count(record))
         self.statistics.append(batch.statistics)
-        self.batch_seconds.append(batch.seconds)
+        self.batch_seconds.append(sum(batch.phases.values()))
         self.batch_trips.append(batch.trips)
         for kept in (self.statistics, self.batch_seconds, self.batch_trips):
             del kept[:-_KEPT_BATCHES]
         values = batch.commit.batch, record["sources"], self.counts, batch.statistics, self.examples
         self.report = BatchReport.of(*values, _dated(self.line))
         self.report["intake"] = intake_limits(self.driver)
-        self.report["lateness"] = _lateness(self.line, record)
+        self.report["lateness"] = lateness_of(self.line.sources, record)
+        self.report["removed"] = {**self.driver.publisher.keeper.removed, **self.spools.removed}
+        self.report["alarms"] = [alarm.to_json() for alarm in self.alarms]
+        if self.spans.recording:
+            self.spans.describe(attributes_of(past, self.report["cti"]), self.alarms)
+        self.spans.end(self.driver.moments)
 
-
-def _lateness(line: Line, record: Mapping[str, Any]) -> dict[str, list[int]]:
-    """How late rows were, of the sources whose times are dates."""
-    found, dated = record.get("lateness", {}), [str(source.origin) for source in line.sources if source.dates]
-    return {name: found.get(name, [*NONE_LATE]) for name in dated}
+    def _past_batch(self, batch: FinishedBatch) -> PastBatch:
+        """What a batch did, before its counts are taken."""
+        record = batch.commit.record
+        return PastBatch(
+            batch.commit.batch, record["time"], batch.phases, new_rows(self.counts, record["counts"]),
+            {source: cti for source, (cti, _) in record["sources"].items()}, batch.flows,
+            {f: (one["rows"], one["bytes"]) for f, one in record["operators"].items()},
+            tuple(stage_loads(batch.statistics)),
+        )  # fmt: skip
 
 
 def _dated(line: Line) -> list[str]:

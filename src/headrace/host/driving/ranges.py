@@ -56,6 +56,8 @@ class RangePositions:
         self.heard: dict[str, int] = {}
         #: Offsets up to which partitions may be read for now, and no others; None: there is no bound.
         self.hold: Mapping[str, int] | None = None
+        #: Whether the place does not learn how far it was read, because another query has read further.
+        self.quiet = False
         #: Where partitions ended at the latest look, and how many offsets wait.
         self.ends: dict[str, int] = {}
         self.waiting = 0
@@ -188,7 +190,7 @@ class RangePositions:
 
     def acknowledge(self) -> None:
         """Pass on how far a committed batch has read; failures are left to the next time."""
-        if not self._temporary and self.next != self._acknowledged:
+        if not self._temporary and not self.quiet and self.next != self._acknowledged:
             try:
                 self.adapter.acknowledge(dict(self.next))
                 self._acknowledged = dict(self.next)

@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import PlanError
-from headrace.host.driving.adoption import DIVERTED, Adoption, adopt
+from headrace.host.driving.adoption import Adoption, adopt
+from headrace.host.driving.backfill import backfill, catch_up
+from headrace.host.driving.changed import DIVERTED, is_described
 from headrace.host.driving.checkpoint import Checkpoint
 from headrace.host.driving.driver import Driver
+from headrace.host.driving.keeping import KeptInput, RetentionLike, SpoolKeeper
+from headrace.host.driving.outputs import planned_outputs, settle_sides, spool_of
 from headrace.host.driving.pace import Pace
 from headrace.host.driving.plan import Executor, Job
+from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.query import Feeder, Query
-from headrace.host.received import hosts_of, spooled
+from headrace.host.driving.recording import recorded_sources
+from headrace.host.driving.upgrade import TOGETHER, PlannedQuery, check_upgrade, keep, matched
+from headrace.host.received import hosts_of
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import is_read_from, local_path
 from headrace.io.host_source import Receiver
 from headrace.io.ingress import COUNTERS
-from headrace.io.origins import AdapterRead, Events, Files, HostRead, check_frames
+from headrace.io.origins import AdapterRead, Files, HostRead, check_frames
 from headrace.io.sinks import FileSink, Sink
-from headrace.optimizer import RULES, SHARED_RULES, Rule, optimize
-from headrace.optimizer.rewrite import rewrite_sources
-from headrace.plan.nodes import Node, Output, Source, diverted_streams, sources_of
+from headrace.io.temporary import remove_leftovers
+from headrace.metrics.alarms import AlarmRule, Alarms, checked_rules
+from headrace.metrics.calling import AlarmCalls
+from headrace.metrics.endpoint import MetricsPlace
+from headrace.optimizer import RULES
+from headrace.plan.nodes import Node, Output, Source, sources_of
 from headrace.stages.cut import Line, cut
 from headrace.stages.egress import check_places, claim, prepared, task_sinks
 from headrace.store.environment import Environment
+from headrace.store.log import Log
 from headrace.time import DurationLike, duration
 
 __all__ = ["Host", "StartRequest", "start_on"]
+
+#: So many batches of diverted rows are merged into one, and so many of these again.
+_DIVERTED_COMPACT = 10
 
 
 class Host:
@@ -93,10 +108,20 @@ class StartRequest:
     max_trips: int | None = None
     rows_per_batch: int | None = None
     timeout: DurationLike | None = None
+    #: How long batches are kept, to be run again for a trace.
+    record: DurationLike | None = None
+    #: The port, or `"host:port"`, at which Prometheus reads the metrics.
+    metrics_port: int | str | None = None
+    #: What is kept of diverted rows and of received input.
+    retention: RetentionLike | None = None
+    #: The rules of alarms; None: the default ones.
+    alarms: Sequence[AlarmRule] | None = None
     #: Whether each output is planned apart, so that its operators are the same whichever others there are, and those
     #: that several have in common are one; and what a new checkpoint continues.
     apart: bool = False
     adoption: Adoption | None = None
+    #: How a changed query continues the checkpoint of an earlier one; None: it does not.
+    upgrade: str | None = None
 
     @property
     def patience(self) -> float | None:
@@ -107,6 +132,27 @@ class StartRequest:
         if seconds <= 0:
             raise PlanError("a time-out is a duration", given=self.timeout, allowed="more than 0", instead="'30 s'")
         return seconds
+
+    @property
+    def recording(self) -> float | None:
+        """Seconds for which batches are kept."""
+        if self.record is None:
+            return None
+        seconds = duration(self.record) / 1_000_000
+        if seconds <= 0:
+            raise PlanError("a recording lasts a duration", given=self.record, allowed="more than 0", instead="'1 h'")
+        if self.checkpoint is None:
+            raise PlanError(
+                "a recording is kept in the checkpoint, and this query has none",
+                given=f"record={self.record!r}",
+                instead="start(..., checkpoint='a directory', record='1 h')",
+            )
+        return seconds
+
+    @property
+    def kept(self) -> KeptInput:
+        """What is kept of diverted rows and of received input."""
+        return KeptInput.of(self.retention)
 
     @property
     def interval(self) -> float:
@@ -126,17 +172,24 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
     _check_places(outputs, sinks, request.checkpoint)
     check_frames(*outputs, named=request.checkpoint is not None)
     host.check(outputs)
-    _ = request.interval, request.patience  # what is invalid is refused before anything is created
+    check_upgrade(request.upgrade, request.checkpoint, outputs)
+    # What is invalid is refused before anything is created.
+    _ = request.interval, request.patience, request.recording, request.kept
+    alarms = Alarms(request.name, checked_rules(request.alarms), AlarmCalls(request.name))
+    metrics = None if request.metrics_port is None else MetricsPlace(request.metrics_port, request.name)
+    remove_leftovers()
     place = Checkpoint(request.checkpoint)
     try:
-        place.lock()
         with host.explaining():
-            host.connect()
+            _take(host, place, outputs, sinks, request)
             query = _build(host, place, outputs, sinks, request)
+            query.metrics, query.watch = metrics, alarms
             if request.adoption is not None:
                 request.adoption.adopted()
             _begin(query, host, outputs)
     except BaseException:
+        if metrics is not None:
+            metrics.close()
         place.close()
         raise
     return query
@@ -144,30 +197,152 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
 
 def _build(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink], request: StartRequest) -> Query:
     """A query that owns its checkpoint and its sinks, and is not started."""
-    plan = _apart(host, place, outputs, sinks) if request.apart else _together(host, place, outputs, sinks)
-    adopted = None if request.adoption is None else request.adoption.buckets
-    count = place.buckets(request.buckets, adopted or host.buckets)
-    line = cut(plan, count)
-    place.claim(line, count, sinks)
+    spools = [Path(origin.files(spool_of(place, [origin])).path) for origin in hosts_of(outputs)]
+    planned = _planned(host, place, outputs, sinks, request)
+    line, buckets, sinks = planned.line, planned.buckets, _keeping(planned.sinks, place, request.kept)
+    place.claim(line, buckets, sinks, planned.left_out, planned.offers)
     if request.adoption is not None:
-        adopt(request.adoption, place, line, count, sinks)
+        adopt(request.adoption, place, line, buckets, sinks)
     sinks = place.continued(sinks)
     written = task_sinks(sinks, trips=bool(line.loops))
     services = {number: sink for number, sink in enumerate(sinks) if isinstance(sink, SinkAdapter)}
     environment = _environment(place, line, sinks)
-    job = Job(uuid.uuid4().hex, line, count, place.storage, written, environment, services, place.owner)
+    passing = [str(path) for path in [*spools, *(feeder.spool for feeder in host.feeders)]]
+    job = Job(uuid.uuid4().hex, line, buckets, place.storage, written, environment, services, place.owner)
+    if request.record is not None:
+        job = replace(job, recorded=recorded_sources(line, passing))
     executor = host.executor(job, request.name)
     publisher = Publisher(line.outputs, sinks, place.storage, executor)
-    tasks = max(count, executor.threads)
+    tasks = max(buckets, executor.threads)
     driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=tasks, max_trips=request.max_trips)
     driver.row_pace, driver.temporary = Pace.of_rows(request.rows_per_batch), place.temporary
     _open(driver, place, sinks, host)
+    if driver.last is not None:
+        driver.cleaner.resume(driver.last)
+    driver.cleaner.seconds = request.recording
     counts = {str(source.origin): dict.fromkeys(COUNTERS, 0) for source in line.sources}
     query = Query(request.name, line, place, tuple(sinks), driver, executor, counts, interval=request.interval)
     query.timeout = request.patience
     query.feeders = host.feeders
+    query.spools = _spool_keeper(driver, spools, place, request.kept)
     place.in_use = lambda: query.is_active
     return query
+
+
+def _take(
+    host: Host, place: Checkpoint, outputs: Sequence[Output], sinks: Sequence[Sink], request: StartRequest
+) -> None:
+    """Lock the checkpoint and connect; side by side, the query that holds it runs until the new one has reached it."""
+    beside = request.upgrade == "side by side"
+    if not beside or (place.path is not None and place.try_lock()):
+        if not beside:
+            place.lock()
+        host.connect()
+        return
+    host.connect()
+    stored = place.settle()
+    if stored is not None:
+        planned = _replanned(_planner(host, place, outputs, sinks, request, stored), stored)
+        change = planned.change(place, stored, Log(place.storage).last())
+        change.check_described()
+        if change.is_changed:
+            catch_up(place, planned, stored, lambda scratch: _muted(host, scratch, planned, request))
+            place.take_over()
+            return
+    place.lock()
+
+
+def _planner(
+    host: Host, place: Checkpoint, outputs: Sequence[Output], sinks: Sequence[Sink], request: StartRequest,
+    stored: Mapping[str, Any] | None,
+) -> Callable[[tuple[str, ...]], PlannedQuery]:  # fmt: skip
+    """Plans the query without the rules of some names."""
+    adopted = None if request.adoption is None else request.adoption.buckets
+    buckets = place.buckets(request.buckets, adopted or host.buckets)
+
+    def plan(left_out: tuple[str, ...]) -> PlannedQuery:
+        own, places = list(outputs), list(sinks)
+        if request.apart:
+            found = planned_outputs(host, place, own, places, apart=True)
+        else:
+            rules = [rule for rule in RULES if rule.__name__ not in left_out]
+            found = planned_outputs(host, place, own, places, apart=TOGETHER in left_out, rules=rules)
+            settle_sides(place, stored, found, places, len(outputs))
+        return PlannedQuery(cut(found, buckets), places, buckets, left_out)
+
+    return plan
+
+
+def _replanned(plan: Callable[[tuple[str, ...]], PlannedQuery], stored: Mapping[str, Any]) -> PlannedQuery:
+    """The plan of a query that is computed anew, unless it is that of the checkpoint."""
+    same = plan(tuple(stored.get("left_out", ())))
+    return same if same.line.fingerprint == stored["fingerprint"] else plan(())
+
+
+def _planned(
+    host: Host, place: Checkpoint, outputs: Sequence[Output], sinks: Sequence[Sink], request: StartRequest
+) -> PlannedQuery:
+    """The plan of the query; the checkpoint of an earlier one is upgraded to it, if the request says so."""
+    stored = place.settle()
+    plan = _planner(host, place, outputs, sinks, request, stored)
+    if stored is None:
+        return plan(())
+    last = Log(place.storage).last()
+    if request.upgrade is None:
+        planned = plan(tuple(stored.get("left_out", ())))
+        if planned.line.fingerprint == stored["fingerprint"] or request.apart or not is_described(stored):
+            return planned
+        return replace(planned, offers=matched(place, stored, last, plan).change(place, stored, last).offers())
+    planned = matched(place, stored, last, plan) if request.upgrade == "keep" else _replanned(plan, stored)
+    change = planned.change(place, stored, last)
+    change.check_described()
+    if change.is_changed and request.upgrade == "keep":
+        keep(place, planned, stored)
+    elif change.is_changed:
+        backfill(place, planned, stored, lambda scratch: _muted(host, scratch, planned, request))
+    return planned
+
+
+def _muted(host: Host, scratch: Checkpoint, planned: PlannedQuery, request: StartRequest) -> Driver:
+    """The driver of a query whose outputs go to files of its checkpoint, as changes."""
+    line, buckets = planned.line, planned.buckets
+    sinks = [FileSink("changes", (), f"{scratch.place}/outputs/{i}", "parquet") for i in range(len(line.outputs))]
+    scratch.claim(line, buckets, sinks)
+    environment, written = _environment(scratch, line, sinks), task_sinks(sinks)
+    job = Job(uuid.uuid4().hex, line, buckets, scratch.storage, written, environment, owner=scratch.owner)
+    executor = host.executor(job, f"{request.name}-backfill")
+    publisher = Publisher(line.outputs, sinks, scratch.storage, executor)
+    tasks = max(buckets, executor.threads)
+    driver = Driver(job, executor, publisher, _now, request.files_per_batch, tasks=tasks, max_trips=request.max_trips)
+    driver.row_pace = Pace.of_rows(request.rows_per_batch)
+    _open(driver, scratch, sinks, host)
+    return driver
+
+
+def _keeping(sinks: Sequence[Sink], place: Checkpoint, kept: KeptInput) -> list[Sink]:
+    """The sinks, where those of diverted rows in the checkpoint keep what is asked for, in few files."""
+    few = None if place.path is None else _DIVERTED_COMPACT
+
+    def keeping(sink: Sink) -> Sink:
+        if not isinstance(sink, FileSink) or not sink.path.startswith(f"{place.place}/{DIVERTED}/"):
+            return sink
+        return replace(sink, keep=kept.diverted, compact=few).showing(dates=sink.dates)
+
+    return list(map(keeping, sinks))
+
+
+def _spool_keeper(driver: Driver, spools: Sequence[Path], place: Checkpoint, kept: KeptInput) -> SpoolKeeper:
+    """What removes the files of spools that were read."""
+    files = [positions for positions in driver.positions.values() if isinstance(positions, FilePositions)]
+    found = {}
+    for folder in (str(path.absolute()) for path in spools):
+        own = place.path is not None and folder.startswith(f"{place.path}/")
+        keep, readers = kept.own_spool if own else kept.spool, [one for one in files if one.path == folder]
+        for one in readers:
+            one.passing = keep is not None
+        if keep is not None:
+            found[folder] = (keep, readers)
+    return SpoolKeeper(found)
 
 
 def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Environment:
@@ -176,13 +351,6 @@ def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Enviro
     sources = [origin.adapter for origin in origins if isinstance(origin, AdapterRead)]
     adapters = [*sources, *(sink for sink in sinks if isinstance(sink, SinkAdapter))]
     return Environment([place.place, *files, *(path for one in adapters for path in one.places)])
-
-
-def _spool(place: Checkpoint, hosts: Sequence[HostRead]) -> Path:
-    """The folder for lines of hosts without a spool of their own."""
-    if all(host.spool for host in hosts):
-        return Path()
-    return place.folder("spool", "lines of hosts without a spool= of their own")
 
 
 def _now() -> int:
@@ -213,54 +381,6 @@ def _check_apart(read: str, written: Sequence[str]) -> None:
             )
 
 
-def _together(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink]) -> tuple[Output, ...]:
-    """The plan of all outputs as one query, which gets the outputs and sinks of diverted rows, too."""
-    _add_side_outputs(outputs, sinks, place)
-    return _on_disk(spooled(outputs, _spool(place, hosts_of(outputs))), place, host)
-
-
-def _apart(host: Host, place: Checkpoint, outputs: list[Output], sinks: list[Sink]) -> tuple[Output, ...]:
-    """The plans of outputs, each made apart with its diverted rows; what is equal in several of them is there once."""
-    main: list[Output] = []
-    sides: dict[str, Output] = {}
-    for output in outputs:
-        own = [Output(side, "diverted") for side in diverted_streams(output, whole=False)]
-        planned, *diverted = _on_disk((output, *own), place, host, SHARED_RULES)
-        main.append(planned)
-        sides |= {side.input.fingerprint: side for side in diverted}
-    for fingerprint, side in sides.items():
-        sinks.append(_diverted_sink(place, fingerprint, side))
-    outputs += [replace(side, name=f"diverted {fingerprint}") for fingerprint, side in sides.items()]
-    return (*main, *outputs[len(main) :])
-
-
-def _diverted_sink(place: Checkpoint, name: str, side: Output) -> FileSink:
-    return FileSink("final", (), f"{place.place}/{DIVERTED}/{name}", "jsonl").showing(dates=side.dates)
-
-
-def _add_side_outputs(outputs: list[Output], sinks: list[Sink], place: Checkpoint) -> None:
-    """Keep diverted rows that the query does not read in the checkpoint."""
-    taken = [output.input for output in outputs]
-    sides = [side for side in diverted_streams(*outputs, whole=False) if side not in taken]
-    for i, side in enumerate(sides):
-        outputs.append(Output(side, f"diverted {i}"))
-        sinks.append(_diverted_sink(place, str(i), outputs[-1]))
-
-
-def _on_disk(
-    outputs: Sequence[Output], place: Checkpoint, host: Host, rules: Sequence[Rule] = RULES
-) -> tuple[Output, ...]:
-    """The plan over files: rows in memory are written to files, and rows that the loop cannot read are too."""
-
-    def stored(source: Source) -> Node:
-        if isinstance(source.origin, Events):
-            return replace(source, origin=place.spill(source.origin))
-        return host.stored(source, place)
-
-    on_disk = optimize(rewrite_sources(tuple(outputs), stored), rules)
-    return rewrite_sources(on_disk, lambda source: host.fed(source, place))
-
-
 def _open(driver: Driver, place: Checkpoint, sinks: Sequence[Sink], host: Host) -> None:
     """Take over the checkpoint and its sinks."""
     last = driver.log.last()
@@ -281,5 +401,11 @@ def _begin(query: Query, host: Host, outputs: Sequence[Output]) -> None:
 
 
 def _receiver(query: Query, host: HostRead) -> Receiver:
-    folder = Path(host.files(_spool(query.checkpoint, [host])).path)
-    return Receiver(host, folder, taken=lambda: query.files_taken(str(host)))
+    folder = Path(host.files(spool_of(query.checkpoint, [host])).path)
+    files = [one for one in query.driver.positions.values() if isinstance(one, FilePositions)]
+    readers = [one for one in files if one.path == str(folder.absolute())]
+    return Receiver(
+        host, folder, taken=lambda: query.files_taken(str(host)),
+        is_read=lambda file: all(one.has_read(file) for one in readers),
+        after=max((one.newest for one in readers), default=0),
+    )  # fmt: skip

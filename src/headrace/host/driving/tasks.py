@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.changes import Changes
+from headrace.failpoints import reach
 from headrace.host.driving.plan import Batch, Job
+from headrace.host.driving.recording import InputTap
 from headrace.host.driving.shedding import shedders_of
 from headrace.io.adapter import ReadRange, SinkAdapter, patiently
 from headrace.io.decoded import DecodedBlock
@@ -31,7 +33,7 @@ from headrace.meter import Work
 from headrace.pieces import ipc_pieces
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Arrival, Heartbeat
-from headrace.stages.egress import write_parts
+from headrace.stages.egress import removals_counted, write_parts
 from headrace.stages.intake import Intake, circulated
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message, pack, unpack
 from headrace.stages.stage import StageRun
@@ -41,7 +43,7 @@ from headrace.store.log import Commit
 from headrace.time import INFINITY
 from headrace.trace import Segment, stored_segments
 
-__all__ = ["forget_stages", "run_intake", "run_stage"]
+__all__ = ["forget_stages", "kept_stages", "run_intake", "run_stage"]
 
 
 Stopped = Callable[[], bool]
@@ -74,6 +76,12 @@ def forget_stages(job: Job) -> None:
             del _STAGES[key]
 
 
+def kept_stages(job: Job) -> list[StageRun]:
+    """The stages of a query as they are after its last batch, if they ran in this process."""
+    with _STAGES_LOCK:
+        return [kept.run for (place, _, _), kept in _STAGES.items() if place == job.storage.place]
+
+
 # --- intake ----------------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +97,7 @@ def run_intake(
 
     `workers` are threads for the operators of large blocks. The rows of files count in `work`.
     """
+    reach("intake", f"{batch.number}/{task}")
     messages = list(_read_share(job, batch, task, stopped, workers, work or Work()))
     if task == 0:
         messages += _signals(job, batch)
@@ -104,8 +113,7 @@ def _read_share(
         by_source.setdefault(number, []).append(file)
     for number, files in by_source.items():
         source = job.line.sources[number]
-        start = batch.start[source.fingerprint]
-        intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
+        intake = _intake(job, batch, source, task, workers)
         shedder = shedders_of(batch.plan, source)
         for i, file in enumerate(files):
             intake.begin_part(shedder(file))
@@ -115,7 +123,7 @@ def _read_share(
                 if stopped():  # the batch has no commit: another start runs it again
                     raise CancelledError
                 intake.read(block, file.path)
-        intake.end()
+        yield from _recorded(job, batch, intake)
         yield from intake.messages()
     ends = yield from _read_ranges(job, batch, task, stopped, workers)
     if share.feedback and batch.last is not None:
@@ -131,6 +139,21 @@ def _read_share(
         yield from (Message(bucket, REPORTS, extra={"reading": reading}) for bucket in range(job.buckets))
 
 
+def _intake(job: Job, batch: Batch, source: Source, task: int, workers: Executor | None) -> Intake:
+    tap = InputTap() if source.fingerprint in job.recorded else job.tap
+    start = batch.start[source.fingerprint]
+    return Intake(job.line, source, start, job.buckets, task, workers=workers, tap=tap)
+
+
+def _recorded(job: Job, batch: Batch, intake: Intake) -> Iterator[Message]:
+    """End the reading; write what ingress has judged, if the source is recorded, and report where it is."""
+    reports = intake.end()
+    if isinstance(intake.tap, InputTap):
+        written = write_blocks(job.storage, batch.number, batch.epoch, intake.tap.blocks())
+        part = {"written": written.to_json(), "reports": [report.to_json() for report in reports]}
+        yield Message(0, REPORTS, extra={"recorded": {intake.source.fingerprint: part}})
+
+
 def _read_ranges(
     job: Job, batch: Batch, task: int, stopped: Stopped, workers: Executor | None
 ) -> Generator[Message, None, dict[str, dict[str, int]]]:
@@ -142,7 +165,7 @@ def _read_ranges(
     for number, parts in by_source.items():
         source = job.line.sources[number]
         start = batch.start[source.fingerprint]
-        intake = Intake(job.line, source, start, job.buckets, task, workers=workers)
+        intake = _intake(job, batch, source, task, workers)
         shedder = shedders_of(batch.plan, source)
         of_source = ends.setdefault(source.fingerprint, {})
         for i, part in enumerate(parts):
@@ -154,7 +177,7 @@ def _read_ranges(
                 else:
                     intake.channel = channel
             of_source[part.partition] = _take_range(intake, part, stopped)
-        intake.end()
+        yield from _recorded(job, batch, intake)
         yield from intake.messages()
     return ends
 
@@ -203,6 +226,7 @@ def _signals(job: Job, batch: Batch) -> Iterator[Message]:
 
 def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable[Message]) -> list[Message]:
     """Run one level of a batch in one bucket, and save its state."""
+    reach("stage", f"{batch.number}/{level}/{bucket}")
     messages = list(arrived)
     kept = _current(job, batch, level, bucket)
     out = kept.run.step(messages, first=batch.trip == 0)
@@ -213,6 +237,7 @@ def run_stage(job: Job, batch: Batch, level: int, bucket: int, arrived: Iterable
         out += [message for message in messages if message.edge == REPORTS]
     out = [_delivered(job, batch, message) for message in out]
     state = _save(job, batch, level, bucket, kept)
+    reach("staged", f"{batch.number}/{level}/{bucket}")
     state.extra["readings"] = sorted(m.extra["reading"] for m in messages if "reading" in m.extra)
     return [*out, state]
 
@@ -224,7 +249,7 @@ def _current(job: Job, batch: Batch, level: int, bucket: int) -> _KeptStage:
     token = batch.token(level, bucket)
     if token is not None and kept is not None and kept.token == token:
         return kept
-    run = StageRun(job.line, level, bucket, job.buckets)
+    run = StageRun(job.line, level, bucket, job.buckets, job.tap)
     if token is None or batch.last is None:
         return _KeptStage("", run, set())
     held = kept.run.segments() if kept is not None else {}
@@ -293,6 +318,7 @@ def _delivered(job: Job, batch: Batch, message: Message) -> Message:
         about = _staged(job, batch, rows_of(changes, sink, batch.number))
     else:
         about = {"staged": write_parts(sink, changes, batch.number), "rows": len(changes)}
+    about["size"] = removals_counted(message.table)
     return Message(message.bucket, message.edge, None, message.progress, about)
 
 

@@ -13,7 +13,7 @@ sources' reports of the first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from headrace.host.driving.plan import Batch
 from headrace.stages.load import added_arrivals
 from headrace.stages.message import FEEDBACK, REPORTS, RESULT, STATE, STATISTICS, Message
 
-__all__ = ["BatchResult", "MixedReadings", "checked", "reports_of"]
+__all__ = ["BatchResult", "MixedReadings", "checked", "reports_of", "states_by_operator"]
 
 
 class MixedReadings(HostError):
@@ -95,3 +95,12 @@ def checked(messages: Sequence[Message]) -> Sequence[Message]:
     if len({tuple(m.extra.get("readings", ())) for m in messages if m.edge == STATE}) > 1:
         raise MixedReadings("a task was repeated and has read other rows, such as a newer snapshot of a table")
     return messages
+
+
+def states_by_operator(states: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The state of every operator, by fingerprint and bucket."""
+    found: dict[str, dict[str, Any]] = {}
+    for state in states:
+        for fingerprint, operator in state["operators"].items():
+            found.setdefault(fingerprint, {})[str(state["bucket"])] = operator
+    return found

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from headrace.errors import PlanError
 from headrace.host.driving.in_process import InProcessExecutor
+from headrace.host.driving.keeping import RetentionLike
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
 from headrace.host.driving.start import Host, StartRequest, start_on
 from headrace.io.origins import SparkRead
 from headrace.io.sinks import Sink
+from headrace.metrics.alarms import AlarmRule
 from headrace.plan.nodes import Node, Output, sources_of
 from headrace.time import DurationLike
 
@@ -31,6 +33,11 @@ def start_local(
     max_trips: int | None = None,
     rows_per_batch: int | None = None,
     timeout: DurationLike | None = None,
+    record: DurationLike | None = None,
+    metrics_port: int | str | None = None,
+    upgrade: str | None = None,
+    retention: RetentionLike | None = None,
+    alarms: Sequence[AlarmRule] | None = None,
     name: str = "headrace",
 ) -> Query:
     """Start streams, each into its sink, as one query of this process; the options are those of `start_query` on Spark.
@@ -43,7 +50,21 @@ def start_local(
     return start_on(
         LocalHost(),
         pairs,
-        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch, timeout),
+        StartRequest(
+            checkpoint,
+            buckets,
+            files_per_batch,
+            trigger,
+            name,
+            max_trips,
+            rows_per_batch,
+            timeout,
+            record,
+            metrics_port,
+            alarms=alarms,
+            upgrade=upgrade,
+            retention=retention,
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -11,12 +11,12 @@ from headrace.host.received import received
 from headrace.host.report import operators_of
 from headrace.host.result import FinishedRun
 from headrace.io.json_fields import check_fields
-from headrace.plan.nodes import Output
+from headrace.plan.nodes import Output, Source
 from headrace.stages.cut import Line, line_of
 from headrace.stages.load import stage_loads
 from headrace.stages.measures import RunCost
 
-__all__ = ["measure_local", "tapped_batches"]
+__all__ = ["measure_local", "read_batches", "tapped_batches"]
 
 
 def measure_local(
@@ -39,19 +39,26 @@ def measure_local(
 
 def tapped_batches(runner: Runner, batch_rows: int | None) -> Iterator[TakenBatch]:
     """Every batch of a run with a tap, judged, in order; the caller runs each before it takes the next."""
-    for source in runner.line.sources:
-        check_fields(source)
     assert runner.tap is not None
-    feeds = {source: batches_of(source, batch_rows) for source in runner.line.sources}
+    return map(runner.take, read_batches(runner.line.sources, batch_rows, runner.tap.wait))
+
+
+def read_batches(
+    sources: Sequence[Source], batch_rows: int | None, wait: Callable[[Source, float], None]
+) -> Iterator[dict[str, Sequence[Block]]]:
+    """The rows of every batch, by the fingerprint of their source; `wait` gets the time that a source took."""
+    for source in sources:
+        check_fields(source)
+    feeds = {source: batches_of(source, batch_rows) for source in sources}
     while feeds:
         blocks: dict[str, Sequence[Block]] = {}
         for source, feed in list(feeds.items()):
             start = perf_counter()
             read = next(feed, None)
-            runner.tap.wait(source, perf_counter() - start)
+            wait(source, perf_counter() - start)
             if read is None:
                 del feeds[source]
             else:
                 blocks[source.fingerprint] = read
         if feeds:
-            yield runner.take(blocks)
+            yield blocks

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError
-from headrace.host.driving.checkpoint import FORMAT, Checkpoint, checked_place, read_about
+from headrace.host.driving.checkpoint import Checkpoint, checked_place, read_about
+from headrace.host.driving.versions import readable
 from headrace.io.files import local_path
 from headrace.store.cleanup import pinned
 from headrace.store.log import EPOCHS, Commit, Log, has_ended
@@ -39,13 +40,7 @@ class SavedCheckpoint:
 
     def about(self) -> dict[str, Any]:
         """The content of headrace.json; `CheckpointError` if this version cannot read the checkpoint."""
-        about = read_about(self.root) or {}
-        if about.get("format") != FORMAT:
-            raise CheckpointError(
-                "the checkpoint was written by another version of Headrace",
-                given=f"{self.place}: format {about.get('format')}", allowed=f"format {FORMAT}",
-            )  # fmt: skip
-        return about
+        return readable(self.place, read_about(self.root) or {})
 
     @contextmanager
     def last(self) -> Iterator[Commit]:
@@ -102,12 +97,13 @@ class SavedCheckpoint:
         )
 
     def driver(self) -> dict[str, Any]:
-        """The machine and process of the last start, and whether the process is known to have ended."""
+        """The machine, process and Headrace of the last start, and whether the process is known to have ended."""
         for key in reversed(self.storage.keys(EPOCHS)):
             with suppress(FileNotFoundError):  # a newer driver has just removed it
                 mark = self.storage.read(key).to_pybytes()
                 about = json.loads(mark)
-                return {"host": about["host"], "process": about["process"], "ended": has_ended(mark)}
+                driver = {"host": about["host"], "process": about["process"], "ended": has_ended(mark)}
+                return driver | ({"headrace": about["headrace"]} if "headrace" in about else {})  # from 0.2.0 on
         return {}
 
 

@@ -11,6 +11,7 @@ from headrace.host.saved.summary import Summary, summary_of
 from headrace.host.saved.tables import OperatorState, state_of
 from headrace.host.saved.tidying import TidyReport, tidy_up
 from headrace.host.saved.verification import Verification, verify
+from headrace.time import DurationLike
 
 __all__ = ["SavedQuery"]
 
@@ -57,6 +58,11 @@ class SavedQuery:
         # All state is read once; from a remote store it is kept on this machine's disk.
         rescale(SavedCheckpoint(self._folder.place, keep=True), buckets, take_over=take_over)
 
-    def gc(self) -> TidyReport:
-        """Remove files that no kept commit names, and pins of dead readers; for a running query only the latter."""
-        return tidy_up(self._folder)
+    def gc(self, older_than: DurationLike | None = None, *, dry_run: bool = False) -> TidyReport:
+        """Remove files that no kept commit names, batches of outputs that need not be kept (`retention=`, `keep=`), and
+        pins of dead readers; for a running query only the latter two.
+
+        `older_than="30 days"` removes diverted rows and recorded batches of that age, whatever the query keeps.
+        `dry_run=True` removes nothing and returns what would be removed.
+        """
+        return tidy_up(self._folder, older_than, dry=dry_run)

@@ -27,10 +27,9 @@ import pyarrow as pa
 from headrace.columnar import concat
 from headrace.errors import CheckpointError
 from headrace.host.driving.plan import Plan
-from headrace.host.driving.publish import is_published
+from headrace.host.driving.publish import check_published, nothing_more
 from headrace.host.saved.folder import SavedCheckpoint
 from headrace.host.saved.tables import living
-from headrace.io.object_batches import batches_at
 from headrace.operators.recurse.trips import Trips
 from headrace.segments import Segment, cut
 from headrace.stages.message import bucket_of, split
@@ -72,7 +71,7 @@ def rescaled(log: Log, operators: Operators | None, buckets: int) -> bool:
             instead="start the query with the checkpoint, let it run a batch, stop it, and try again",
         )
     _check_loops(last)
-    _check_published(log, last)
+    check_published(log.storage, last)
     if last.record["buckets"] == buckets:
         return True
     division = _Division(log, last, operators, buckets)
@@ -97,7 +96,7 @@ class _Division:
             "plan": Plan().to_json(),
             "time": time.time(),
             "buckets": self.buckets,
-            "outputs": [_nothing_more(output) for output in old["outputs"]],
+            "outputs": [nothing_more(output) for output in old["outputs"]],
             "state": state,
             "stages": self._stages(),
         }
@@ -220,13 +219,6 @@ class _NewTrace:
         return saved_form(floor, self._runs[:-1])
 
 
-def _nothing_more(output: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of an output in a batch without output."""
-    kept = {name: value for name, value in output.items() if name != "rows"}
-    nothing = {"parts": [], "deliveries": [], "moved": False}
-    return kept | {name: value for name, value in nothing.items() if name in output}
-
-
 def _check_loops(last: Commit) -> None:
     """`CheckpointError` if an earlier Headrace saved the progress of loops in another format."""
     for stage in last.record["stages"].values():
@@ -239,21 +231,3 @@ def _check_loops(last: Commit) -> None:
                     given=f"batch {last.batch}",
                     instead="a new checkpoint with new sinks, which reads all input again",
                 ) from error
-
-
-def _check_published(log: Log, last: Commit) -> None:
-    """`CheckpointError` unless the sinks have the last batch."""
-    missing = []
-    for output in last.record["outputs"]:
-        if "deliveries" in output or "rows" in output:
-            if not is_published(log.storage, last.batch):
-                missing.append("a service" if "deliveries" in output else "a sink of the query's process")
-        elif output.get("parts") or output.get("moved"):
-            there = last.batch in batches_at(output["path"]).committed()
-            missing += [] if there else [output["path"]]
-    if missing:
-        raise CheckpointError(
-            f"the last batch has not reached {', '.join(dict.fromkeys(missing))}",
-            given=f"batch {last.batch}",
-            instead="start the query with the checkpoint once, stop it, and try again",
-        )

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.border import shown_time
 from headrace.host.saved.folder import SavedCheckpoint
+from headrace.io.keep import Keep
 from headrace.store.blocks import BlockReader
 from headrace.store.log import Commit
 from headrace.time import format_ticks
@@ -27,7 +28,7 @@ def summary_of(folder: SavedCheckpoint) -> Summary:
     """The summary of the newest commit."""
     about = folder.about()
     summary: dict[str, Any] = {"path": folder.place, "query": about["fingerprint"], "plan": about["plan"]}
-    summary |= {"driver": folder.driver()}
+    summary |= {"format": about["format"], "headrace": about.get("headrace"), "driver": folder.driver()}
     stored = _on_disk(folder)
     if not folder.log.batches():
         return Summary(summary, batch=None, buckets=about["buckets"], **stored)
@@ -36,6 +37,7 @@ def summary_of(folder: SavedCheckpoint) -> Summary:
         summary |= {"batch": commit.batch, "time": datetime.fromtimestamp(record["time"], UTC).isoformat()}
         summary |= {
             "kept": folder.log.batches(),
+            "recording": record.get("recording"),
             "buckets": record.get("buckets", about["buckets"]),
             "circulating": record["circulating"],
         }
@@ -80,7 +82,7 @@ def _sinks(about: Mapping[str, Any], record: Mapping[str, Any]) -> list[dict[str
     found = []
     dated = about.get("dates") or [False] * len(about["sinks"])
     for form, dates, output in zip(about["sinks"], dated, record["outputs"], strict=True):
-        shown = {name: output[name] for name in ("path", "batches") if name in output}
+        shown = {name: output[name] for name in ("path", "batches", "keep", "removed") if name in output}
         found.append({"sink": form, "cti": shown_time(output["cti"], dates=dates), **shown})
     return found
 
@@ -92,13 +94,18 @@ def _lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"checkpoint {summary['path']} of query {summary['query']}"
     if driver := summary["driver"]:
         ended = ", which has ended" if driver["ended"] else ""
-        yield f"  last started by process {driver['process']} on {driver['host']}{ended}"
+        headrace = f", with Headrace {driver['headrace']}" if "headrace" in driver else ""
+        yield f"  last started by process {driver['process']} on {driver['host']}{headrace}{ended}"
+    yield f"  format {summary['format']}, created by Headrace {summary['headrace'] or '0.1.0 or earlier'}"
     yield f"  {summary['files']:,} files, {summary['bytes']:,} bytes, {summary['buckets']} buckets"
     if summary["batch"] is None:
         yield "  no batch is committed yet"
     else:
         kept = f"{len(summary['kept'])} commits are kept, from batch {summary['kept'][0]} on"
         yield f"  batch {summary['batch']}, committed at {summary['time']}; {kept}"
+        if recording := summary["recording"]:
+            kept = f"batches are kept for {recording['seconds']:g} s"
+            yield f"  recorded: {kept}, and {recording['removed']:,} older ones were removed"
         if summary["circulating"]:
             yield "  changes go round its loops: the next batch continues with them"
         yield from _position_lines(summary)
@@ -119,6 +126,8 @@ def _position_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     yield "sinks"
     for sink in summary["sinks"]:
         batches = f", {sink['batches']:,} batches" if "batches" in sink else ""
+        if removed := sink.get("removed", {}).get("batches"):
+            batches += f", of which {removed:,} were removed: kept are {Keep.from_json(sink['keep'])}"
         yield f"  {sink['sink']} {sink.get('path', '')}".rstrip() + f": CTI {_time(sink['cti'])}{batches}"
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,8 @@ from headrace.errors import CheckpointError, HostError
 from headrace.expr.sql import to_spark
 from headrace.host.spark.session import is_connect
 from headrace.io.commit import BatchDirectory
-from headrace.io.formats import Format
 from headrace.io.object_batches import batches_at
-from headrace.io.origins import TABLE, Files, FrameRead, SparkRead
+from headrace.io.origins import TABLE, FrameRead, SparkRead
 from headrace.io.reading import read_columns
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
@@ -34,7 +33,7 @@ from headrace.store.environment import Environment
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SparkFeeder", "spill", "spooled_source"]
+__all__ = ["SparkFeeder", "spill"]
 
 #: Spark's file readers stream only with a schema; its other readers have their own.
 _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
@@ -42,13 +41,6 @@ _WANT_SCHEMA = ("csv", "json", "orc", "parquet", "text", "xml")
 _MOST_WAITING = 16
 _WAIT_SECONDS = 0.05
 Batches = Iterator[pa.RecordBatch]
-
-
-def spooled_source(source: Source, folder: Path) -> Source:
-    """A source of Spark, over the files that a feeder writes."""
-    fields = tuple(source.columns[name] for name in read_columns(source))
-    origin = Files(str(folder), Format("arrow"), label=str(source.origin))
-    return replace(source, origin=origin, columns=Schema(fields))
 
 
 @dataclass(eq=False)

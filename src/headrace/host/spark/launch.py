@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,19 +10,21 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import CheckpointError
 from headrace.host.driving.checkpoint import Checkpoint
+from headrace.host.driving.keeping import RetentionLike
 from headrace.host.driving.plan import Job
 from headrace.host.driving.query import Query
+from headrace.host.driving.spooled import frame_files, spooled_source
 from headrace.host.driving.start import Host, StartRequest, start_on
 from headrace.host.spark.failures import explaining, failure
-from headrace.host.spark.feeder import SparkFeeder, spill, spooled_source
+from headrace.host.spark.feeder import SparkFeeder, spill
 from headrace.host.spark.session import beside, get_session, is_connect, warm_up
 from headrace.host.spark.worker import SparkExecutor
 from headrace.host.spark.workers import cluster_cores, prepare_workers
 from headrace.io.files import local_path
-from headrace.io.formats import Format
-from headrace.io.origins import Files, FrameRead, SparkRead
+from headrace.io.origins import FrameRead, SparkRead
 from headrace.io.secrets import hidden_values
 from headrace.io.sinks import Sink
+from headrace.metrics.alarms import AlarmRule
 from headrace.plan.nodes import Node, Source
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def start_query(
     max_trips: int | None = None,
     rows_per_batch: int | None = None,
     timeout: DurationLike | None = None,
+    record: DurationLike | None = None,
+    metrics_port: int | str | None = None,
+    upgrade: str | None = None,
+    retention: RetentionLike | None = None,
+    alarms: Sequence[AlarmRule] | None = None,
     name: str = "headrace",
     options: dict[str, str] | None = None,
     py_files: Sequence[str] = (),
@@ -67,7 +73,21 @@ def start_query(
     return start_on(
         host,
         pairs,
-        StartRequest(checkpoint, buckets, files_per_batch, trigger, name, max_trips, rows_per_batch, timeout),
+        StartRequest(
+            checkpoint,
+            buckets,
+            files_per_batch,
+            trigger,
+            name,
+            max_trips,
+            rows_per_batch,
+            timeout,
+            record,
+            metrics_port,
+            alarms=alarms,
+            upgrade=upgrade,
+            retention=retention,
+        ),
     )
 
 
@@ -122,9 +142,9 @@ class SparkHost(Host):
         origin = source.origin
         if not isinstance(origin, FrameRead) or origin.streaming:
             return source
-        folder = f"{place.place}/events/{hashlib.sha256(str(origin).encode()).hexdigest()[:16]}"
-        spill(origin, source.columns, folder)
-        return replace(source, origin=Files(folder, Format("arrow"), label=str(origin)))
+        files = frame_files(origin, place.place)
+        spill(origin, source.columns, files.path)
+        return replace(source, origin=files)
 
     def fed(self, source: Source, place: Checkpoint) -> Source:
         if not isinstance(source.origin, SparkRead):

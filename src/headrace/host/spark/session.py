@@ -14,7 +14,6 @@ import importlib
 import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 from headrace.cache import cache_folder
 from headrace.errors import HostError
 from headrace.host.spark.failures import explaining, failure
+from headrace.io.temporary import log_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,9 +124,7 @@ def get_session(
 
 def _quiet_log() -> Path:
     """A file for the messages of the JVM and its workers."""
-    handle, name = tempfile.mkstemp(prefix="headrace-spark-", suffix=".log")
-    os.close(handle)
-    return Path(name)
+    return log_file("spark")
 
 
 def beside(spark: SparkSession, options: Mapping[str, str] | None = None) -> SparkSession:

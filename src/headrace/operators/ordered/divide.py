@@ -158,7 +158,8 @@ def within(size: By, tuples: OrderedTuples) -> Callable[[Int64s, Int64s], Bools]
         top, value = known[np.maximum(high[last], 0)], values[row]
         if floating:
             with np.errstate(invalid="ignore"):
-                return np.asarray(some & (top - value < size.extent))
+                # Infinities are equal, and have no difference.
+                return np.asarray(some & ((top == value) | (top - value < size.extent)))
         below = top.view(np.uint64) - value.view(np.uint64)  # exact even for values far apart
         return np.asarray(some & (top >= value) & (below < np.uint64(int(size.extent))))
 

@@ -228,7 +228,7 @@ def _sized(size: Measure, upto: list[Row], bound: int) -> list[Row]:
     return [
         row
         for row, value in zip(upto, values, strict=True)
-        if value is not None and top is not None and top - value < size.extent
+        if value is not None and top is not None and (value == top or top - value < size.extent)
     ]
 
 

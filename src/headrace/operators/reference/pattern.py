@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 from headrace.expr import Expr
@@ -22,7 +22,7 @@ from headrace.progress import Progress
 from headrace.schema import Schema, Type
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["found_matches", "match"]
+__all__ = ["found_matches", "furthest_way", "match"]
 
 #: The variables of the tuples from the first on; a match if `done`, unfinished if `open`, else only on the way.
 Labels = tuple[str, ...]
@@ -56,6 +56,17 @@ def found_matches(node: Match, keys: dict[str, Any], tuples: Sequence[Row]) -> I
     trial = _Trial(node, tuples)
     for number, (first, way) in enumerate(trial.matches(), 1):
         yield range(first, first + len(way.labels)), _outputs(node, trial, keys, first, way, number)
+
+
+def furthest_way(node: Match, tuples: Sequence[Row], tries: int = 10_000) -> tuple[int, Labels, bool]:
+    """The longest way among the first tries: its first tuple, its variables, and whether it wants more tuples."""
+    trial = _Trial(node, tuples)
+    best: tuple[int, Labels, bool] = (0, (), False)
+    for first in range(len(tuples)):
+        for way in islice(trial.ways(first), max(1, tries // len(tuples))):
+            if (len(way.labels), way.kind == "unfinished") > (len(best[1]), best[2]):
+                best = (first, way.labels, way.kind == "unfinished")
+    return best
 
 
 #: How aggregates are computed of the values of some tuples.

@@ -26,7 +26,7 @@ from headrace.plan.windows import Count, Grid, Session, Snapshot
 from headrace.progress import Progress
 from headrace.time import INFINITY, NEG_INFINITY
 
-__all__ = ["outputs_of", "per_window", "windows_of"]
+__all__ = ["outputs_of", "per_window", "ranking", "windows_of"]
 
 
 def per_window(node: PerWindow, rows: Sequence[Row], now: Progress) -> tuple[list[Row], Progress]:
@@ -163,6 +163,12 @@ def _top(node: Top, members: list[Row], span: WindowSpan) -> list[Row]:
         }
         found.append((*span, payload | answers))
     return found
+
+
+def ranking(node: Top, members: list[Row]) -> tuple[list[Row], list[Row]]:
+    """The events of a window in their order, and those among them that are answers."""
+    ranked = _ranked(node, members)
+    return ranked, _first_of(node, ranked)
 
 
 def _seen(node: Top, around: Around, ranked: list[Row], place: int) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from random import Random
 
+from headrace.display.words import counted
 from headrace.errors import HeadraceError, IntentError
 from headrace.history.duckdb import DuckDBHistory
 from headrace.plan.nodes import Node
@@ -91,11 +92,6 @@ class VerificationFailure:
                 )
                 names = "duplicate_retractions, make_speculative" if expression != fragment else "make_speculative"
                 yield f"from headrace.testing.generators.generate import {names}\n\ns{number} = {expression}"
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun, in the singular or plural."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _indented(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headrace.expr.nodes import Column
@@ -78,24 +79,26 @@ def of_join(node: Join, row: Row, inputs: Histories) -> Stem:
     lefts = inputs.find(0, over=(le, re), equal={name: payload[name] for name in left_names})
     causes: list[Cause] = []
     shown = {old: payload[new] for old, new in right_names.items()} if node.kind != "anti" else {}
+    pairs, parts = replace(node, kind="inner"), replace(node, kind="anti")
+    may_be_part = node.kind != "inner" and all(value is None for value in shown.values())
     for left in lefts:
         keys = {b: left[2][a] for a, b in node.on}
         if node.kind != "anti":
             for right in inputs.find(1, over=(le, re), equal=shown | keys):
-                if row_identity(row) in map(row_identity, join(node, [left], [right])):
+                if row_identity(row) in map(row_identity, join(pairs, [left], [right])):
                     causes += [Cause(0, left, "pair"), Cause(1, right, "pair")]
-        if node.kind != "inner":
-            causes += _unmatched(node, row, left, inputs.find(1, over=(left[0], left[1]), equal=keys))
+        if may_be_part:
+            causes += _unmatched(parts, (le, re, left[2]), left, inputs.find(1, over=(left[0], left[1]), equal=keys))
     return Stem(causes)
 
 
-def _unmatched(node: Join, row: Row, left: Row, rights: list[Row]) -> list[Cause]:
-    """The causes of a part of a left event without a match; none if it is no such part."""
-    if row_identity(row) not in map(row_identity, join(node, [left], rights)):
+def _unmatched(parts: Join, part: Row, left: Row, rights: list[Row]) -> list[Cause]:
+    """The causes of a part of a left event without a match, by the anti join; none if it is no such part."""
+    if row_identity(part) not in map(row_identity, join(parts, [left], rights)):
         return []
-    alone = bag(join(node, [left], []))
-    near = [right for right in rights if right[1] == row[0] or right[0] == row[1]]
-    bounds = [right for right in near if bag(join(node, [left], [right])) != alone]
+    alone = bag(join(parts, [left], []))
+    near = [right for right in rights if right[1] == part[0] or right[0] == part[1]]
+    bounds = [right for right in near if bag(join(parts, [left], [right])) != alone]
     return [Cause(0, left, "unmatched"), *(Cause(1, right, "ends the match") for right in bounds)]
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.changes import Changes
+from headrace.columnar import Int64s
 from headrace.expr import Expr, evaluate
 from headrace.operators.reference.rows import Row, identity, row_identity
 from headrace.progress import Progress
@@ -40,6 +41,9 @@ class Stem:
     def of(cls, rows: Iterable[Row], role: str = "event", position: int = 0) -> Stem:
         """Causes of one kind."""
         return cls([Cause(position, row, role) for row in rows])
+
+
+_COMPARED = 8
 
 
 class Histories:
@@ -84,10 +88,10 @@ class Histories:
             mask &= (changes.le >= starts[0]) & (changes.le < starts[1])
         if ends is not None:
             mask &= (changes.re >= ends[0]) & (changes.re < ends[1])
+        found = changes.filter(mask)
         wanted = dict(equal or {})
         for name, value in wanted.items():
-            mask &= _equals(changes.payload.column(name), value)
-        found = changes.filter(mask)
+            found = found.filter(_equals(found.payload.column(name), value))
         for expr, value in keys:
             found = found.filter(_equals(evaluate(expr, found.payload), value))
         return [row for row in rows_of_changes(found) if same_payload(row[2], wanted)]
@@ -97,7 +101,8 @@ class Histories:
         if not rows:
             return []
         changes = self.changes(position)
-        among = np.isin(changes.le, [row[0] for row in rows]) & np.isin(changes.re, [row[1] for row in rows])
+        starts, ends = {row[0] for row in rows}, {row[1] for row in rows}
+        among = _among(changes.le, starts) & _among(changes.re, ends)
         wanted = set(map(row_identity, rows))
         return [row for row in rows_of_changes(changes.filter(among)) if row_identity(row) in wanted]
 
@@ -109,6 +114,16 @@ def rows_of_changes(changes: Changes) -> list[Row]:
     if left.payload.num_columns == 0:
         columns = (*columns[:3], [{} for _ in range(len(left))])
     return [(le, re, row) for le, re, weight, row in zip(*columns, strict=True) for _ in range(weight)]
+
+
+def _among(times: Int64s, wanted: set[int]) -> NDArray[np.bool_]:
+    """Which times are among some; a few are compared, since a search sorts all times."""
+    if len(wanted) > _COMPARED:
+        return np.isin(times, list(wanted))
+    found = np.zeros(len(times), np.bool_)
+    for time in wanted:
+        found |= times == time
+    return found
 
 
 def same_payload(payload: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -18,6 +18,9 @@ from headrace.time import NEG_INFINITY, format_ticks
 
 __all__ = ["of_frames", "of_matches", "of_prefix", "of_windows"]
 
+#: The most letters of a value in the name of a group.
+_MOST_LETTERS = 60
+
 
 def of_windows(node: PerWindow, row: Row, inputs: Histories) -> Stem:
     """The members of the window, and the events that bound it."""
@@ -86,8 +89,13 @@ def _among(row: Row, outputs: list[Row], node: PerWindow) -> bool:
 
 def _text(node: PerWindow, row: Row, span: WindowSpan) -> str:
     start, end = (format_ticks(time, dates=node.dates) for time in span)
-    group = ", ".join(f"{name} = {row[2][name]}" for name, _ in node.keys if name in row[2])
+    group = ", ".join(f"{name} = {_shown(row[2][name])}" for name, _ in node.keys if name in row[2])
     return f"window [{start}, {end}){f' of {group}' if group else ''}"
+
+
+def _shown(value: object) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
 
 
 # --- tuples in their order --------------------------------------------------------------------------------------------
@@ -136,14 +144,17 @@ def of_prefix(node: PerWindow, row: Row, inputs: Histories) -> Stem:
     return Stem.of(inputs.find(0, starts=(NEG_INFINITY, row[0] + 1), keys=_keys(node, row)), "folded")
 
 
-def of_matches(node: Match, row: Row, inputs: Histories) -> Stem:
-    """The tuples of the match, those that its conditions look at, and all before it if matches are numbered."""
+def of_matches(node: Match, row: Row, inputs: Histories, *, whole: bool = False) -> Stem:
+    """The tuples of the match, those that its conditions look at, and all before it if matches are numbered.
+
+    With `whole`, all before it in any case: without an earlier match, one that it kept away may take the tuples.
+    """
     causes, texts = list[Cause](), []
     for keys, tuples in groups_of(node, inputs.find(0, keys=_keys(node, row))):  # type: ignore[arg-type]
         for places, outputs in found_matches(node, keys, tuples):
             if row_identity(row) not in map(row_identity, outputs):
                 continue
-            first = 0 if node.numbered else max(0, places.start - node.references.back)
+            first = 0 if node.numbered or whole else max(0, places.start - node.references.back)
             last = min(len(tuples), places.stop + node.references.ahead)
             for place in range(first, last):
                 causes.append(Cause(0, tuples[place], "matched" if place in places else "looked at"))

@@ -1,0 +1,92 @@
+"""Which checkpoints this Headrace can read: the table of their formats, and the rule.
+
+The rule: a version reads what the last two minor versions before it and all versions of its own minor version have
+written. A format that is no longer written stays in `FORMATS` for as long as the rule needs it, with the step that
+turns its description into that of the next format. Formats that are older, and those that a newer Headrace has
+written, are refused with the versions that can read them.
+
+The files of the store have a format of their own (`headrace.store.bundle.VERSION`), which their heads contain: a reader
+of a format reads all earlier ones. `tests/kept` has checkpoints of every format and every version of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.errors import CheckpointError
+from headrace.modules.registry import package_offering
+from headrace.plan.per_window import PerWindow
+from headrace.stages.cut import Line
+from headrace.version import VERSION
+
+__all__ = ["FORMAT", "FORMATS", "CheckpointFormat", "module_versions", "readable"]
+
+#: The format that is written. It changes when earlier versions of Headrace cannot read what is stored.
+FORMAT = 3
+_Description = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CheckpointFormat:
+    """A format of checkpoints: the versions of Headrace that write it and read it, and how this version reads it."""
+
+    number: int
+    written_by: str
+    read_by: str
+    #: Turns the description into that of the next format; None for the format that is written, and for those that
+    #: this version does not read.
+    step: Callable[[_Description], _Description] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        return self.step is not None or self.number == FORMAT
+
+
+#: In formats 1 and 2, before there was a segment store, Spark kept the state: no step can make one of the other.
+FORMATS: Mapping[int, CheckpointFormat] = {
+    known.number: known
+    for known in (
+        CheckpointFormat(1, "a preview of Headrace 0.1.0", "that preview only"),
+        CheckpointFormat(2, "a preview of Headrace 0.1.0", "that preview only"),
+        CheckpointFormat(FORMAT, "Headrace 0.1.0 and later", "Headrace 0.1.0 and later"),
+    )
+}
+
+
+def readable(place: str, about: _Description) -> _Description:
+    """The description of a checkpoint as the current format has it; `CheckpointError` if it cannot be read."""
+    number = about.get("format")
+    while number != FORMAT:
+        known = FORMATS.get(number) if isinstance(number, int) else None
+        if known is None or known.step is None:
+            raise _unreadable(place, about, known)
+        about = known.step(about)
+        number = about["format"]
+    return about
+
+
+def _unreadable(place: str, about: _Description, known: CheckpointFormat | None) -> CheckpointError:
+    number = about.get("format")
+    newer = isinstance(number, int) and number > FORMAT
+    unknown = f"a Headrace after {VERSION}" if newer else "an unknown program"
+    writer = f"Headrace {about['headrace']}" if "headrace" in about else known.written_by if known else unknown
+    readers = known.read_by if known else f"{writer}, and later ones that still read format {number}"
+    afresh = "another checkpoint directory, or delete this one to start afresh"
+    read = [f"{one.number} ({one.written_by})" for one in FORMATS.values() if one.is_read]
+    return CheckpointError(
+        "the checkpoint was written by another version of Headrace",
+        given=f"{place}: format {number}, written by {writer}; this is Headrace {VERSION}",
+        allowed=f"format {', '.join(read)}; format {number} is read by {readers}",
+        instead=f"{readers}; or {afresh}" if newer else afresh,
+    )
+
+
+def module_versions(line: Line) -> list[str]:
+    """The modules of a query, each with the hash of its code, and with the version of the package that offers it."""
+    operators = [getattr(node, "aggregate", node) for node in line.nodes]  # an aggregate may run in several steps
+    modules = {str(module): module for node in operators if isinstance(node, PerWindow) for module in node.modules}
+    packages = {text: package_offering(type(module)) for text, module in modules.items()}
+    of = {text: f", of {package}" if package else "" for text, package in packages.items()}
+    return [f"module {text}, code {module.mark}{of[text]}" for text, module in sorted(modules.items())]
