@@ -73,11 +73,26 @@ class Client:
 
     def replies(self, text: str) -> list[Reply]:
         """Carry out statements; the reply to each: `RowsReply` or `Said`."""
-        reply = self.transport.request("POST", "/sql", text=text, json={"sql": text}, headers={"accept": _ARROW})
+        return self._tables("POST", "/sql", text=text, json={"sql": text})
+
+    def _tables(self, method: str, path: str, **request: Any) -> list[Reply]:
+        reply = self.transport.request(method, path, headers={"accept": _ARROW}, **request)
         body, found = io.BytesIO(reply.content), []
         while body.tell() < len(reply.content):
             found.append(_reply(pa.ipc.open_stream(body).read_all()))
         return found
+
+    def trace(self, query: str, tables: Sequence[str] = ("operators", "changes"), **options: Any) -> list[pa.Table]:
+        """Tables of the trace of a query: text, operators, batches, edges, changes.
+
+        Options: `batches="120..140"`, batches as they ran; else everything is computed again, with `batch_rows` rows in
+        a batch. `operator`: changes only of this one, by its number; 0 is that of the answer.
+        """
+        given = {name: str(value) for name, value in options.items() if value is not None}
+        found = self._tables(
+            "GET", f"/queries/{quote(query, safe='')}/trace", params={"tables": ",".join(tables), **given}
+        )
+        return [reply.table for reply in found if isinstance(reply, RowsReply)]
 
     def stream(self, name: str) -> ServerStream:
         """A stream, a table, a view or a query of the server, by its name."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.display.words import counted
 from headrace.errors import AccessError, HeadraceError, ServerError
 from headrace.io.origins import endless_origins
 from headrace.schema import Schema
@@ -156,7 +157,7 @@ class ServerConnection(ModuleRequests):
             assert served.inserts is not None
             rows = self.session.values(context, part, served.stored.name, without_arrival(served.log.schema))
             added = served.inserts.add([Insert(rows)], lambda _: None, here=True)
-            return self._said(part, f"{self._inserted(added.result())} rows inserted into {part.table.text}")
+            return self._said(part, f"{counted(self._inserted(added.result()), 'row')} inserted into {part.table.text}")
         return self._reply(self.session.statement(context, part))
 
     def recover(self, stored: StoredObject) -> None:

@@ -16,10 +16,12 @@ from typing import Any, Literal, Self
 from headrace.errors import HeadraceError, ServerError
 from headrace.host.live_tables import table_reads
 from headrace.io.locks import hold
+from headrace.metrics.queries import QueryFigures
 from headrace.plan.nodes import Node
 from headrace.schema import Schema
 from headrace.server.access import Access, Limits, Slots
 from headrace.server.catalog import StoredCatalog, StoredObject, key_of
+from headrace.server.checking import checked
 from headrace.server.computing import Workers
 from headrace.server.connection import ServerConnection
 from headrace.server.insert_queue import InsertQueue, stream_inserts, table_inserts
@@ -33,8 +35,11 @@ from headrace.server.retention import LogRetention
 from headrace.server.runs import QueryRuns
 from headrace.server.shared_pieces import SharedPieces
 from headrace.server.texts import DroppedStep, TextChanges
+from headrace.server.tracing import trace_query
+from headrace.server.watching import watch_queries, watch_query
 from headrace.sql.bind.catalog import Catalog, LiveEntry
 from headrace.sql.shipped import LIBRARY
+from headrace.tracing.traced import TracedRun
 
 __all__ = ["HeadraceServer", "ServedObject"]
 
@@ -337,6 +342,16 @@ class HeadraceServer:
             | {stored.name: "failed" for stored, _ in self.unrecovered.values()},
         }
 
+    def trace(self, name: str, *, batch_rows: int | None = None, batches: tuple[int, int] | None = None) -> TracedRun:
+        return trace_query(self, name, batches, batch_rows=batch_rows, state=True)
+
+    def watch(self, query: str | None = None, part: str = "now", since: float = 0.0) -> Mapping[str, Any]:
+        """What the dashboard shows of all queries, or of one."""
+        return watch_queries(self) if query is None else watch_query(self, query, part, since)
+
+    def check(self, who: Who, text: str, caret: int | None = None) -> Mapping[str, Any]:
+        return checked(self, who, text, caret)
+
     def figures(self) -> Mapping[str, Any]:
         """What `/metrics` shows of the server itself."""
         logs = {served.stored.name: served.log for served in list(self.objects.values()) if served.log is not None}
@@ -345,16 +360,10 @@ class HeadraceServer:
             "log_bytes": {name: log.size for name, log in logs.items()},
         }
 
-    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+    def query_figures(self) -> Sequence[QueryFigures]:
         """What `/metrics` shows of every query that runs."""
-        found = {}
-        for served in list(self.objects.values()):
-            running = served.query.running if served.query is not None else None
-            if served.query is not None and running is not None:
-                found[served.query.name] = {
-                    "report": served.query.report, "batch_seconds": list(running.batch_seconds)
-                }  # fmt: skip
-        return found
+        served = [one.query for one in list(self.objects.values()) if one.query is not None]
+        return [figures for query in served if (figures := query.figures()) is not None]
 
 
 def _check_roots(data: Path, roots: Sequence[str]) -> None:

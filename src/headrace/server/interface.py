@@ -13,6 +13,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from headrace.metrics.queries import QueryFigures
+from headrace.tracing.traced import TracedRun
+
 __all__ = [
     "Connection", "Form", "Grows", "Insert", "Inserted", "Reply", "Role", "RowsReply", "Said", "Server", "Subscribed",
     "SubscribedRows", "Subscription", "Who",
@@ -185,8 +188,17 @@ class Server(Protocol):
         and the state of every query.
         """
 
-    def reports(self) -> Mapping[str, Mapping[str, Any]]:
+    def trace(self, name: str, *, batch_rows: int | None = None, batches: tuple[int, int] | None = None) -> TracedRun:
+        """The trace of a query over what its streams and tables have now, or of batches (`server/tracing.py`)."""
+
+    def check(self, who: Who, text: str, caret: int | None) -> Mapping[str, Any]:
+        """What is wrong with a text, or the plan of its query (`server/checking.py`). Nothing is carried out."""
+
+    def query_figures(self) -> Sequence[QueryFigures]:
         """What `/metrics` shows of every query that runs: `report` (`BatchReport`) and `batch_seconds` of the last."""
+
+    def watch(self, query: str | None = None, part: str = "now", since: float = 0.0) -> Mapping[str, Any]:
+        """What the dashboard shows of all queries, or of one: `now` (since a time), its `plan` or its `checkpoint`."""
 
     def figures(self) -> Mapping[str, Any]:
         """What `/metrics` shows of the server: `subscribers`, and `log_bytes` of every log by its name."""

@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from headrace.errors import ServerError, StoreError
 from headrace.io.locks import hold
+from headrace.pieces import flush_to_disk
 from headrace.schema import Schema
 from headrace.server.log_files import (
     BEGIN,
@@ -327,7 +328,7 @@ class EventLog(LogFolder):
         self._open_file.write(BEGIN.pack(SEGMENT_MAGIC, len(columns)) + columns)
         self._divided, self.began = False, time.time()
         if self._durable:
-            _sync_folder(self.folder)
+            flush_to_disk(self.folder)
         return self._open_file
 
     def divide(self) -> None:
@@ -388,6 +389,10 @@ class EventLog(LogFolder):
         """The first offsets of the segments, and when they were last written, in seconds."""
         return [(int(file.stem), file.stat().st_mtime) for file in segments_of(self.folder) if file.suffix == ".log"]
 
+    def sizes(self) -> list[int]:
+        """The bytes of the segments."""
+        return [file.stat().st_size for file in segments_of(self.folder) if file.suffix == ".log"]
+
     def forget(self, before: int, needed: pa.Table | None = None) -> int:
         """Replace the rows before a segment by those of them that are needed; return the first offset that is kept.
 
@@ -423,7 +428,7 @@ class EventLog(LogFolder):
             self._flush(file.fileno())
         draft.rename(base)
         if self._durable:
-            _sync_folder(self.folder)
+            flush_to_disk(self.folder)
         place = len(begin) + len(head) + len(marks)
         return LogFrame(start, rows.num_rows, base, place, data.size, checksum, self._end)
 
@@ -441,11 +446,3 @@ class EventLog(LogFolder):
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -1,7 +1,8 @@
-"""A look at the queries of a server: the rows that they diverted, their state, their log.
+"""A look at the queries of a server: the rows that they diverted, their state, their log, and their latest batches.
 
-`SHOW DIVERTED | STATE | LOG [FOR query] [LIMIT n]`, and the routes and commands that are made of these statements.
-Running or not, a query keeps its diverted rows and the sizes of its state in its checkpoint.
+`SHOW DIVERTED | STATE | LOG | BATCHES | RATES [FOR query] [LIMIT n]`, and the routes and commands that are made of
+these statements. Running or not, a query keeps its diverted rows and the sizes of its state in its checkpoint. Its
+batches are those since the server was started.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.host.driving.past import PHASES, PastBatch, cti_and_lag
 from headrace.host.losses import describe_losses
 from headrace.host.saved.query import SavedQuery
 from headrace.server.queries import ServedQuery
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOKS", "LookedAt", "look"]
 
-LOOKS = ("diverted", "state", "log")
+LOOKS = ("diverted", "state", "log", "batches", "rates")
 _ROWS = 1_000
 _TEXT, _NUMBER = pa.string(), pa.int64()
 _DIVERTED = pa.schema(
@@ -35,6 +38,18 @@ _DIVERTED = pa.schema(
 )
 _STATE = pa.schema({"query": _TEXT, "operator": _TEXT, "rows": _NUMBER, "bytes": _NUMBER, "held_by": _TEXT})
 _LOG = pa.schema({"query": _TEXT, "at": pa.timestamp("us", "UTC"), "level": _TEXT, "message": _TEXT})
+_REAL, _TIME = pa.float64(), pa.timestamp("us", "UTC")
+_RATES = pa.schema(
+    {
+        "query": _TEXT, "at": _TIME, "batches": _NUMBER, "seconds": _REAL, "rows": _NUMBER, "accepted": _NUMBER,
+        "diverted": _NUMBER, "dropped": _NUMBER, "changes": _NUMBER, "corrections": _NUMBER, "cti": _TEXT,
+        "lag": _REAL, "state_rows": _NUMBER, "state_bytes": _NUMBER,
+    }
+)  # fmt: skip
+_BATCHES = pa.schema(
+    [*(pa.field("batch", _NUMBER) if field.name == "batches" else field for field in _RATES)]
+    + [pa.field(phase, _REAL) for phase in PHASES] + [pa.field("sources", _TEXT)]
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,6 +70,8 @@ def look(server: HeadraceServer, part: s.Show, queries: Sequence[ServedQuery]) -
         lines: list[tuple[Any, ...]] = list(server.query_log.lines(name, most))
         losses = [(query.name, None, "losses", text) for query in queries for text in _losses(query)]
         return LookedAt(part, _table(_LOG, [*lines, *losses]))
+    if part.what in ("batches", "rates"):
+        return _past(part, queries, most)
     return _diverted(part, queries, most)
 
 
@@ -67,6 +84,25 @@ def _diverted(part: s.Show, queries: Sequence[ServedQuery], most: int) -> Looked
         if total > len(rows):
             notes.append(f"{query.name}: the newest {len(rows):,} of {total:,} diverted rows; LIMIT n shows others")
     return LookedAt(part, _table(_DIVERTED, found), tuple(notes))
+
+
+def _past(part: s.Show, queries: Sequence[ServedQuery], most: int) -> LookedAt:
+    """The newest batches of queries, or the newest seconds that had batches."""
+    by_second = part.what == "rates"
+    rows = []
+    for query in queries:
+        found = query.past(seconds=by_second)
+        rows += [_past_row(query, one, by_second=by_second) for one in found[len(found) - min(len(found), most) :]]
+    return LookedAt(part, _table(_RATES if by_second else _BATCHES, rows))
+
+
+def _past_row(query: ServedQuery, one: PastBatch, *, by_second: bool) -> tuple[Any, ...]:
+    ended = datetime.fromtimestamp(int(one.ended) if by_second else one.ended, UTC)
+    fates = [one.fate(name) for name in ("rows", "accepted", "diverted", "dropped")]
+    shared = [one.batches if by_second else one.number, round(one.seconds, 6), *fates, one.changes, one.removals]
+    cti, lag = cti_and_lag(one.cti, one.ended, dates=query.dates)
+    row = query.name, ended, *shared, str(cti), lag, *one.state_size
+    return row if by_second else (*row, *(round(one.phases[phase], 6) for phase in PHASES), json.dumps(one.rows))
 
 
 def _newest(folders: Sequence[Path]) -> Iterator[Mapping[str, Any]]:

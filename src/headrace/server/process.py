@@ -60,7 +60,8 @@ class ServerProcess:
 
     def __str__(self) -> str:
         assert self.http is not None
-        lines = [f"Headrace serves {self.server.data}", f"  HTTP        {self.http.url} (/docs lists the routes)"]
+        lines = [f"Headrace serves {self.server.data}", f"  dashboard   {self.http.url}/ui/"]
+        lines.append(f"  HTTP        {self.http.url} (/docs lists the routes)")
         if self.postgres is not None:
             lines.append(f"  PostgreSQL  psql -h {self.postgres.host} -p {self.postgres.port} headrace")
         return "\n".join([*lines, f"  shell       headrace sql --server {self.http.url}"])

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.border import shown_time
 from headrace.errors import HeadraceError, ServerError
-from headrace.host.driving.adoption import DIVERTED
+from headrace.host.driving.changed import DIVERTED
+from headrace.host.driving.figures import QueryPart, figures_of
+from headrace.host.driving.past import PastBatch, PastBatches, together
 from headrace.host.driving.query import Query
 from headrace.host.live_tables import followed, table_reads
 from headrace.io.live_table import ChangingTable, LiveTableRead
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Sink
+from headrace.metrics.queries import QueryFigures
 from headrace.optimizer import SHARED_RULES, optimize
 from headrace.plan.nodes import Node, Output, Recurse, diverted_streams, sources_of, walk
 from headrace.plan.policies import Heartbeat
 from headrace.server.catalog import StoredObject
 from headrace.server.published import ClientRows, DiskLog, LogSink
+from headrace.stages.cut import Line, cut, line_of
 
 if TYPE_CHECKING:
     from headrace.server.log import EventLog
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_SETTINGS", "START_SETTINGS", "QueryState", "ServedQuery"]
 
 #: The settings that are options of a start, and all that `ALTER QUERY … SET` changes.
-START_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips")
+START_SETTINGS = ("trigger", "rows_per_batch", "files_per_batch", "timeout", "max_trips", "record")
 QUERY_SETTINGS = (*START_SETTINGS, "retention", "isolated")
 QueryState = Literal["running", "stopped", "failed", "ended"]
 _log = logging.getLogger("headrace.server")
@@ -54,6 +58,8 @@ class ServedQuery:
         self.settings = json.loads(self.stored.settings)
         #: Up to where it had read streams of the server when it was stopped.
         self._reached: dict[str, int] = {}
+        #: Its batches before the present run.
+        self._past = PastBatches()
         #: Whether its plan is made to be shared; fixed from the beginning, because its checkpoint depends on it.
         self.shares = self._why_never() == ""
 
@@ -102,10 +108,10 @@ class ServedQuery:
         """Why it may not run together with others now; empty if it may."""
         if self.settings.get("isolated"):
             return "it is isolated"
-        for name in ("trigger", "timeout"):
+        for name in ("trigger", "timeout", "record"):
             if name in self.settings:
                 return f"it has a {name} of its own"
-        cut = [log for log in self._logs() if log.kept]
+        cut = [log for log in self.logs if log.kept]
         return self._why_never() or ("a stream that it reads has lost its beginning" if cut else "")
 
     def _why_never(self) -> str:
@@ -123,7 +129,8 @@ class ServedQuery:
                 return f"the progress of {source.origin} follows the clock"
         return ""
 
-    def _logs(self) -> list[EventLog]:
+    @property
+    def logs(self) -> list[EventLog]:
         """The logs that it reads."""
         found = []
         for source in sources_of(self.node):
@@ -159,12 +166,82 @@ class ServedQuery:
         cti = min(reached[0] for source, reached in last.record["sources"].items() if source in prints)
         parts = ("counts", "examples", "intake", "lateness")
         return report | {
-            "cti": shown_time(cti, dates=any(source.dates for source in own)),
+            "cti": shown_time(cti, dates=self.dates),
             "sources": {name: times for name, times in report["sources"].items() if name in prints},
             "operators": self.own(report["operators"]),
             "loops": self.own(report["loops"]),
             **{part: {n: v for n, v in report[part].items() if n not in foreign} for part in parts if part in report},
         }
+
+    def past(self, *, seconds: bool = False, since: float = 0.0) -> list[PastBatch]:
+        """Its part of the latest batches, or of the latest seconds, since a time and since the server was started."""
+        with self.runs.lock:  # else a run that ends meanwhile would count twice
+            running = self.running
+            known = [self._past] if running is None else [self._past, running.past]
+            found = [one for past in known for one in (past.seconds if seconds else past.batches) if one.ended >= since]
+        if not self.shares:
+            return [one.own(one.rows, {*one.ctis, *one.flows.rows, *one.state}, [self._output]) for one in found]
+        return [one.own(self.origins, self._prints, [self._output]) for one in found]
+
+    def figures(self) -> QueryFigures | None:
+        """Its part of the figures of its run, for metrics; None if it does not run."""
+        with self.runs.lock:  # else a run that ends meanwhile would count twice
+            running = self.running
+            if running is None:
+                return None
+            total = together(self._past.total, running.past.total)
+        operators = self._prints if self.shares else frozenset(node.fingerprint for node in running.line.nodes)
+        return figures_of(running, QueryPart(self.name, self.state, operators, {self._output: self.name}, total))
+
+    def total(self, fate: str) -> int | None:
+        """The rows of its sources with a fate, so far; None if it does not run."""
+        running = self.running
+        if running is None:
+            return None
+        return sum(c.get(fate, 0) for name, c in running.counts.items() if not self.shares or name in self.origins)
+
+    @cached_property
+    def origins(self) -> frozenset[str]:
+        """What it reads, as reports name it."""
+        return frozenset(str(source.origin) for source in sources_of(*self.planned))
+
+    @cached_property
+    def _prints(self) -> frozenset[str]:
+        """The fingerprints of its operators."""
+        return frozenset(node.fingerprint for node in walk(*self.planned))
+
+    @property
+    def line(self) -> Line:
+        """Its plan in stages: as it runs, or as it would run alone."""
+        running = self.running
+        if self.shares:
+            return cut(self.planned, 1 if running is None else running.driver.job.buckets)
+        return line_of((Output(followed(self.node), self.name),)) if running is None else running.line
+
+    def ctis(self) -> dict[str, int]:
+        """The latest CTIs of its sources, and of its output, by fingerprint; of one that runs."""
+        running = self.running
+        last = None if running is None else running.driver.last
+        if running is None or last is None:
+            return {}
+        found = {source: cti for source, (cti, _) in last.record["sources"].items()}
+        by_name = {
+            output.name: about["cti"]
+            for output, about in zip(running.line.outputs, last.record["outputs"], strict=True)
+        }
+        found = {source: cti for source, cti in found.items() if not self.shares or source in self._prints}
+        output = self.planned[0] if self.shares else running.line.outputs[0]
+        return found | {output.fingerprint: by_name[self._output]}
+
+    @cached_property
+    def dates(self) -> bool:
+        """Whether its times are dates."""
+        return any(source.dates for source in sources_of(followed(self.node)))
+
+    @property
+    def _output(self) -> str:
+        """The name of its output in a run."""
+        return str(self.sink) if self.shares else f"0 {type(self.sink).__name__.lower()}"
 
     def own(self, operators: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Those among the reports of operators that are about its own."""
@@ -186,8 +263,9 @@ class ServedQuery:
         running = self.running
         return self._reached.get(stream, 0) if running is None else _reached(running, stream)
 
-    def note_reached(self, ended: Query) -> None:
-        """Note up to where it has read, when the query of the host has ended."""
+    def note_ended(self, ended: Query) -> None:
+        """Note up to where it has read, and its batches, when the query of the host has ended."""
+        self._past.extend(ended.past)
         self._reached = {read.table.name: _reached(ended, read.table.name) for read in table_reads(self.node)}
 
     def process_all_available(self) -> None:

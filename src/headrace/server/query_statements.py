@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.errors import ServerError, nearest
+from headrace.errors import nearest
 from headrace.server.catalog import ObjectState, key_of
 from headrace.server.interface import Who
 from headrace.server.queries import QUERY_SETTINGS, ServedQuery
-from headrace.server.retention import RETENTION
+from headrace.server.retention import RETENTION, kept_of
 from headrace.server.texts import TextChanges
 from headrace.sql import syntax as s
 from headrace.sql.bind.catalog import Catalog
@@ -18,7 +18,6 @@ from headrace.sql.bind.context import Context
 from headrace.sql.bind.values import constant
 from headrace.sql.outcomes import Done, Outcome
 from headrace.sql.printer import to_sql
-from headrace.time import duration
 
 if TYPE_CHECKING:
     from headrace.server.core import HeadraceServer, ServedObject
@@ -106,8 +105,8 @@ class QueryStatements:
 
     def _alter_retention(self, context: Context, part: s.AlterQuery, served: ServedObject, value: Any) -> Outcome:
         with context.at(part.value):
-            if value is not None and duration(value) <= 0:
-                raise ServerError("a retention is longer than nothing", given=value, instead="'7 days', or NULL")
+            if value is not None:
+                kept_of(value)
         settings = {**served.settings, RETENTION: value}
         if value is None:
             del settings[RETENTION]

@@ -1,7 +1,8 @@
 """Retention: what is removed from logs, and when.
 
-`ALTER QUERY | STREAM | TABLE x SET retention = '7 days'` keeps the rows of the last seven days. Older ones are removed,
-in whole segments, unless they still matter. What matters stays as the *base* of the log, with which readers begin:
+`ALTER QUERY | STREAM | TABLE x SET retention = '7 days'` keeps the rows of the last seven days, '10 GB' the newest ones
+of that size, '7 days, 10 GB' what both allow (`io/keep.py`). Others are removed, in whole segments, unless they still
+matter. What matters stays as the *base* of the log, with which readers begin:
 
 - Of answers: events that the promise of the log has not passed, which may still be corrected; and the promise itself.
 - Of a table: the rows that it has. Statements never go back in time, so their latest time is a promise, too.
@@ -17,14 +18,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import ServerError
 from headrace.events import cti_row, history, physical_schema, to_changes
 from headrace.host.driving.query import Query
+from headrace.io.keep import Keep
 from headrace.io.live_table import LiveTableRead
 from headrace.io.origins import AdapterRead
 from headrace.plan.nodes import Source, sources_of
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.server.log import EventLog
     from headrace.server.queries import ServedQuery
 
-__all__ = ["RETENTION", "LogRetention", "needed_rows", "needed_rows_of_a_table"]
+__all__ = ["RETENTION", "LogRetention", "kept_of", "needed_rows", "needed_rows_of_a_table"]
 
 #: The name of the setting.
 RETENTION = "retention"
@@ -45,6 +48,15 @@ _EVERY = 60.0  # seconds between two looks
 #: A segment has at most this part of the time that is kept, so that little more is kept than was asked for.
 _PART = 8
 _log = logging.getLogger("headrace.server")
+
+
+def kept_of(value: Any) -> Keep:
+    """What a setting keeps: a text, or a duration."""
+    if isinstance(value, str):
+        return Keep.of(value)
+    if duration(value) <= 0:
+        raise ServerError("a retention is longer than nothing", given=value, instead="'7 days', or NULL")
+    return Keep(seconds=duration(value) / 1_000_000)
 
 
 def needed_rows_of_a_table(events: pa.Table, payload: Schema) -> pa.Table:
@@ -106,15 +118,18 @@ class LogRetention:
             if kept is not None and served.log is not None:
                 readers = [other.query for other in objects if other.query is not None]
                 read = min([served.log.end, *(_read_upto(query, served.log) for query in readers)])
-                self._forget(served, served.log, duration(kept) / 1_000_000, read)
+                self._forget(served, served.log, kept_of(kept), read)
 
-    def _forget(self, served: ServedObject, log: EventLog, seconds: float, read: int) -> None:
-        now, segments = self._clock(), log.segments()
-        if segments and log.end > segments[-1][0] and now - log.began > seconds / _PART:
-            log.divide()
+    def _forget(self, served: ServedObject, log: EventLog, keep: Keep, read: int) -> None:
+        now, segments, sizes = self._clock(), log.segments(), log.sizes()
+        if segments and log.end > segments[-1][0]:
+            old = keep.seconds is not None and now - log.began > keep.seconds / _PART
+            if old or (keep.bytes is not None and sizes[-1] > keep.bytes / _PART):
+                log.divide()
         starts = [start for start, _ in segments]
-        old = [written < now - seconds for _, written in segments]
-        forgotten = [start for start, before in zip(starts[1:], old, strict=False) if before and start <= read]
+        written = [time for _, time in segments]
+        gone = keep.removable(list(zip(written, sizes, strict=False)), now)
+        forgotten = [start for start in starts[1 : gone + 1] if start <= read]
         if forgotten and forgotten[-1] > log.kept:
             kept = log.forget(forgotten[-1], _needed(served, log, forgotten[-1]))
             _log.info("%s %s: rows before offset %d were removed", served.stored.kind, served.stored.name, kept)

@@ -127,6 +127,11 @@ class QueryRuns:
         with self.lock:
             return next((run for run in self.runs if query in run.members), None)
 
+    def sharing(self, query: ServedQuery) -> list[ServedQuery]:
+        """The queries that run with a query, and itself, in the order of their outputs; alone if it does not run."""
+        run = self.run_of(query)
+        return [query] if run is None else list(run.members)
+
     def members_of(self, name: str) -> list[str]:
         """The queries that run under a name of the host: one, or several that run together."""
         found = [run.members for run in list(self.runs) if run.query.name == name]
@@ -167,17 +172,16 @@ class QueryRuns:
             for half in (members[:middle], members[middle:]):
                 self._start_or_divide(half)
 
-    def stop(self, query: ServedQuery) -> Query | None:
-        """Stop a query after its batch; those that ran with it go on. Return the query of the host that has ended."""
+    def stop(self, query: ServedQuery) -> None:
+        """Stop a query after its batch; those that ran with it go on."""
         with self.lock:
             run = self.run_of(query)
             if run is None:
-                return None
+                return
             self._stop(run)
             others = [member for member in run.members if member is not query]
             if others:
                 self._start_or_divide(others)
-            return run.query
 
     def forget(self, number: int) -> None:
         """Remove what is kept for a query that does not run, by the number of its object."""
@@ -240,7 +244,7 @@ class QueryRuns:
         except Exception:  # noqa: BLE001 - of any kind: its queries go on from the last commit, if they can
             _log.exception("queries that run together could not be stopped properly")
         for member in run.members:
-            member.note_reached(run.query)
+            member.note_ended(run.query)
         self.runs.remove(run)
 
     def _remove_unused(self) -> None:

@@ -127,9 +127,9 @@ class SqlSession(TableStatements, ViewStatements):
 
     @property
     def waits(self) -> dict[str, Any]:
-        """How long a started query waits for new rows, if the script says."""
-        timeout = self.catalog.settings["timeout"]
-        return {} if timeout is None else {"timeout": timeout}
+        """How long a started query waits for new rows, and for how long it is recorded, if the script says."""
+        settings = self.catalog.settings
+        return {name: settings[name] for name in ("timeout", "record") if settings[name] is not None}
 
     # --- what exists -------------------------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class SqlSession(TableStatements, ViewStatements):
             )
         if name in ("buckets", "batch_rows", "rows") and not (isinstance(value, int) and value > 0):
             raise context.error(part.value, f"{name} must be a number above 0", given=value)
-        if name == "timeout" and value is not None:
+        if name in ("timeout", "record") and value is not None:
             with context.at(part.value):
                 duration(value)
         if name == "checkpoint" and value is not None and not self.catalog.may_use_place(str(value)):

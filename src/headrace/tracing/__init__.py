@@ -14,5 +14,9 @@ State is in immutable segments; a trace keeps which segments each operator had a
 the input, so it can be run again without some of its events, with the same progress: that shows what became of an
 event, and tests use it to check causes.
 
+**Sessions.** `DebugSession` (`debugging.py`) is a traced run that waits: `stepping.py` stops it between operators, in a
+thread of its own, `breakpoints.py` and `calls.py` say where, and `inputs.py` keeps the rows that it has read, so that
+they can be changed and run again.
+
 A *trace* elsewhere in the code is the state of an operator (`trace.py`); here the word is in the public names only.
 """

@@ -9,9 +9,11 @@ from functools import cached_property
 from headrace.changes import Changes
 from headrace.display.words import clipped
 from headrace.errors import PlanError, TraceError
+from headrace.host.driving.tapped import temporary_run
 from headrace.host.local.measured import tapped_batches
 from headrace.host.local.run import Runner
 from headrace.host.received import received
+from headrace.host.saved.replay import Replay
 from headrace.operators.reference.rows import Row
 from headrace.optimizer import Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
@@ -20,9 +22,10 @@ from headrace.plan.nodes import Admit, Combine, Merge, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.time import INFINITY
-from headrace.tracing.recording import EventFilter, RecordedBatch, Recorder, changes_of
+from headrace.tracing.places import ChangePlaces
+from headrace.tracing.recording import Check, EventFilter, RecordedBatch, Recorder, changes_of, unbounded
 
-__all__ = ["TraceRecord", "TracedOperator", "record_local"]
+__all__ = ["TraceRecord", "TracedOperator", "record_driven", "record_local", "record_replay"]
 
 #: The rules of a traced query: it runs as it is written.
 TRACED_RULES: tuple[Rule, ...] = (read_tables, combine_before_shuffle)
@@ -40,6 +43,33 @@ def record_local(outputs: Sequence[Output], *, batch_rows: int | None = None, st
         runner.end()
         recorder.end_batch(runner)
     return TraceRecord(line, recorder.batches)
+
+
+def record_driven(
+    outputs: Sequence[Output], *, batch_rows: int | None = None, state: bool = False, check: Check = unbounded
+) -> TraceRecord:
+    """Run over what services and streams of a server have now, by the loop of a query, and keep everything.
+
+    `check` is called as blocks are read and operators give changes, and between batches.
+    """
+    line = line_of(outputs, 1, TRACED_RULES)
+    recorder = Recorder(line, state=state, check=check)
+    with temporary_run(line, recorder, rows_per_batch=batch_rows) as run:
+        for batch in recorder.checked(run.available()):
+            recorder.end_driven(batch)
+    return TraceRecord(line, recorder.batches, ended=False)
+
+
+def record_replay(
+    replay: Replay, *, state: bool = False, output: int | None = None, check: Check = unbounded
+) -> TraceRecord:
+    """Run batches of a checkpoint again, as they ran, and keep everything; with `output`, only what it depends on."""
+    recorder = Recorder(replay.line, state=state, check=check)
+    with replay.run(recorder) as batches:
+        for batch in recorder.checked(batches):
+            recorder.end_driven(batch)
+    line = replay.line if output is None else replay.line_of_output(output)
+    return TraceRecord(line, recorder.batches, ended=False, first=replay.batches.first)
 
 
 @dataclass(frozen=True)
@@ -60,9 +90,14 @@ class TracedOperator:
 class TraceRecord:
     """The operators of a traced run by number, and what they gave."""
 
-    def __init__(self, line: Line, batches: Sequence[RecordedBatch]) -> None:
+    def __init__(self, line: Line, batches: Sequence[RecordedBatch], *, ended: bool = True, first: int = 0) -> None:
         self.line, self.batches = line, batches
+        #: The number of the first batch; if it is not 0, the run began from the state of a checkpoint.
+        self.first = first
+        #: Whether the last batch is the end of the input. The run of a session may be anywhere before it.
+        self.ended = ended
         self.operators = list(_operators(line))
+        self._places: dict[int, ChangePlaces] = {}
 
     @cached_property
     def dates(self) -> bool:
@@ -85,27 +120,58 @@ class TraceRecord:
 
     def number(self, batch: int | None, default: int | None = None) -> int:
         """The number of a batch, by default the last."""
-        last = len(self.batches) - 1
+        last = self.first + len(self.batches) - 1
         if batch is None:
             return last if default is None else default
-        if type(batch) is not int or not 0 <= batch <= last:
-            raise PlanError("there is no such batch in this trace", given=batch, allowed=f"0 to {last}")
+        if type(batch) is not int or not self.first <= batch <= last:
+            raise PlanError("there is no such batch in this trace", given=batch, allowed=f"{self.first} to {last}")
         return batch
+
+    @property
+    def latest(self) -> int:
+        """The number of the last batch but the end of the input."""
+        return self.first + max(0, len(self.batches) - 1 - self.ended)
+
+    def batch(self, number: int) -> RecordedBatch:
+        """A batch by its number."""
+        return self.batches[number - self.first]
+
+    def numbered(self) -> Iterator[tuple[int, RecordedBatch]]:
+        """The batches with their numbers."""
+        return enumerate(self.batches, self.first)
+
+    def until(self, batch: int) -> list[tuple[int, RecordedBatch]]:
+        """The batches up to one, with their numbers."""
+        return [(number, recorded) for number, recorded in self.numbered() if number <= batch]
 
     def changes_by_batch(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
         """The changes that an operator gave, with the numbers of their batches."""
-        return changes_of(self.batches, operator.key)
+        return [(self.first + place, changes) for place, changes in changes_of(self.batches, operator.key)]
 
     def changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
         """All changes of an operator up to a batch."""
+        if self.first:
+            raise TraceError(
+                f"this trace begins with batch {self.first}, and a history needs all changes from the beginning",
+                given=f"#{operator.number} {clipped(operator.text, 60)}",
+                allowed="the changes of its batches: trace.changes, trace.of(operator)",
+                instead="a trace from batch 0, or of the query itself: stream.trace()",
+            )
         last = self.number(batch)
         parts = [changes for number, changes in self.changes_by_batch(operator) if number <= last]
         return Changes.concat([Changes.empty(operator.node.schema), *parts])
 
+    def places_of(self, operator: TracedOperator) -> ChangePlaces:
+        """Where the changes of an operator are."""
+        if operator.number not in self._places:
+            self._places[operator.number] = ChangePlaces(self.changes_by_batch(operator), operator.node.schema)
+        return self._places[operator.number]
+
     def progress_of(self, operator: TracedOperator, batch: int) -> Progress:
         """The progress of an operator after a batch."""
-        now = self.batches[batch].progress.get(operator.key, Progress())
-        return Progress(INFINITY, now.high) if batch == len(self.batches) - 1 else now
+        now = self.batch(batch).progress.get(operator.key, Progress())
+        is_end = self.ended and batch == self.first + len(self.batches) - 1
+        return Progress(INFINITY, now.high) if is_end else now
 
     def source_of(self, operator: TracedOperator) -> Source:
         """The source of an input."""
@@ -125,14 +191,16 @@ class TraceRecord:
         drops = {
             source.fingerprint: EventFilter(source, gone.get(source.fingerprint, ())) for source in self.line.sources
         }
-        for batch in self.batches[:-1]:
+        for batch in self.batches[:-1] if self.ended else self.batches:
             judged = {key: [(drops[key](kept), side) for kept, side in parts] for key, parts in batch.judged.items()}
             taken = runner.take_again(judged, batch.reports, batch.sources)
-            runner.run(taken)
-            recorder.end_batch(runner, taken)
-        runner.end()
-        recorder.end_batch(runner)
-        return TraceRecord(self.line, recorder.batches)
+            if batch.reached != "reading":
+                runner.run(taken)
+            recorder.end_batch(runner, taken, ran=None if batch.reached == "end" else batch.seconds)
+        if self.ended:
+            runner.end()
+            recorder.end_batch(runner)
+        return TraceRecord(self.line, recorder.batches, ended=self.ended)
 
 
 def _operators(line: Line) -> Iterator[TracedOperator]:

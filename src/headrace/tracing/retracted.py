@@ -1,4 +1,4 @@
-"""Why was this event taken back? From a removal back to the input events that came or went in its batch.
+"""Why was this event taken back? From a removal back to the input events that its batch added or removed.
 
 An operator takes an event back because one of its causes is gone, or because an event was added beside them: a row in
 its window, a partner of an unmatched part. The first is known from the causes; the second is found by the twin, which
@@ -16,10 +16,11 @@ from headrace.errors import TraceError
 from headrace.operators.reference.lineage import Stem, stems
 from headrace.operators.reference.plan import TWINS
 from headrace.operators.reference.rows import Row, row_identity
+from headrace.tracing.given import chosen_row
 from headrace.tracing.record import TracedOperator, TraceRecord
-from headrace.tracing.why import INPUTS, CausalStep, Explainer, Why, chosen_row, event_text
+from headrace.tracing.why import INPUTS, CausalStep, Explainer, Why, event_text
 
-__all__ = ["why_retracted"]
+__all__ = ["why_removed", "why_retracted"]
 
 #: The most added events that are tried.
 _MOST = 2_000
@@ -38,6 +39,11 @@ def why_retracted(record: TraceRecord, operator: TracedOperator, wanted: Mapping
             instead="smaller batches: trace(batch_rows=1)",
         )
     return Why(_RemovalBatch(record, max(batches)).step(operator, row))
+
+
+def why_removed(record: TraceRecord, operator: TracedOperator, row: Row, batch: int) -> Why:
+    """The input events that made an operator take an event back in a batch."""
+    return Why(_RemovalBatch(record, batch).step(operator, row))
 
 
 class _RemovalBatch:

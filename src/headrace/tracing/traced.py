@@ -17,15 +17,18 @@ from headrace.errors import PlanError
 from headrace.events import history
 from headrace.expr import Expr
 from headrace.io.console import show_table
-from headrace.operators.reference.rows import Row
 from headrace.plan.nodes import Combine, Diverted, Failures, Orphans
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.time import INFINITY, NEG_INFINITY, TimeLike
+from headrace.tracing.compare import Comparison
+from headrace.tracing.given import chosen_row, without_events
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.recording import RecordedBatch, state_rows
 from headrace.tracing.retracted import why_retracted
-from headrace.tracing.why import Explainer, Why, chosen_row
+from headrace.tracing.why import Explainer, Why
+from headrace.tracing.why_cti import WhyCti, why_cti
+from headrace.tracing.why_not import WhyNot, wanted_row, why_not
 
-__all__ = ["TracedRun"]
+__all__ = ["TracedRun", "change_table"]
 
 #: Second outputs of other operators.
 _SIDES = (Diverted, Failures, Orphans)
@@ -34,7 +37,7 @@ _OWN = ("batch", "operator", "le", "re", "weight")
 
 
 class TracedRun:
-    """A finished run with the changes of every operator in every batch.
+    """A run with the changes of every operator in every batch; one of a session that debugs may not be finished.
 
     Operators have numbers, inputs before their readers; batches are numbered from 0, and the last one is the end of the
     input. `operators`, `edges`, `batches` and `changes` are Arrow tables, made when they are first asked for.
@@ -72,7 +75,7 @@ class TracedRun:
         A CTI is null before the first promise, and at the end of the input, when it is infinite.
         """
         rows = []
-        for number, batch in enumerate(self.record.batches):
+        for number, batch in self.record.numbered():
             for operator in self.record.operators:
                 now, size = self.record.progress_of(operator, number), batch.sizes.get(operator.key, {})
                 rows.append({
@@ -92,7 +95,7 @@ class TracedRun:
     def edges(self) -> pa.Table:
         """A row for each batch and edge: which operator gave how many changes to which, and its CTI after the batch."""
         rows = []
-        for number, batch in enumerate(self.record.batches):
+        for number, batch in self.record.numbered():
             for operator in self.record.operators:
                 for position, producer in enumerate(self._fed_by(operator)):
                     parts = batch.changes.get(producer.key, ())
@@ -124,7 +127,7 @@ class TracedRun:
     def state(self, operator: int, batch: int | None = None) -> dict[str, pa.Table]:
         """The state of an operator after a batch, by default the last but the end: its tables, by name."""
         found = self.record.operator(operator)
-        number = self.record.number(batch, default=max(0, len(self.record.batches) - 2))
+        number = self.record.number(batch, default=self.record.latest)
         if found.node.linear or not any(recorded.states for recorded in self.record.batches):
             raise PlanError(
                 "this state is not kept",
@@ -132,7 +135,7 @@ class TracedRun:
                 allowed="operators with a state, in a trace that keeps it",
                 instead="stream.trace(state=True)",
             )
-        kept = self.record.batches[number].states.get(found.key, {})
+        kept = self.record.batch(number).states.get(found.key, {})
         tables = {name: state_rows(*saved) for name, saved in kept.items()}
         return {name: table for name, table in tables.items() if table is not None}
 
@@ -156,8 +159,36 @@ class TracedRun:
         explainer = Explainer(self.record, self.record.number(batch))
         return explainer.why(found, chosen_row(found, explainer.changes(found), row, columns))
 
+    def why_not(
+        self,
+        row: Mapping[str, Any] | Expr | None = None,
+        *,
+        operator: int | None = None,
+        batch: int | None = None,
+        at: TimeLike | None = None,
+        **columns: Any,
+    ) -> WhyNot:
+        """Why an event that one expects is not there: where the input events that would have made it were lost.
+
+        It is described by some of its values, its lifetime or a time `at` which it lasts, or by a condition:
+        `why_not(symbol="B", at="2024-05-01T12:00:05")`. By default it is an answer at the end; `operator` and `batch`
+        choose another history. Printed, it shows the reasons with the events that explain them, nearest to the answer
+        first; `.reasons` has them as objects, and `.inputs` the input events and rows concerned.
+        """
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        return why_not(self.record, found, wanted_row(found, row, columns, at), self.record.number(batch))
+
+    def why_cti(self, operator: int | None = None, batch: int | None = None) -> WhyCti:
+        """Why the CTI of an operator is where it is after a batch: step by step to what holds it.
+
+        By default it is that of the answer, after the last batch but the end of the input. `.holders` are the steps
+        that hold it: an open window, an event that may still change, a source with its promise.
+        """
+        found = self.record.operator(operator) if operator is not None else self.record.output
+        return why_cti(self.record, found, self.record.number(batch, default=self.record.latest))
+
     def why_retracted(self, *, operator: int | None = None, **columns: Any) -> Why:
-        """Why an event was taken back, the last time that it was: the events that came or went in that batch.
+        """Why an event was taken back, the last time that it was: the events that its batch added or removed.
 
         The event has these values, also of `le` and `re`. Printed, the answer shows the steps back to the inputs.
         """
@@ -167,37 +198,43 @@ class TracedRun:
     def without(self, *rows: tuple[int, Mapping[str, Any]]) -> TracedRun:
         """The same run without some input events, each as the number of its operator and its values.
 
-        Lateness and progress stay as they were, so that only the events themselves are missing.
+        Lateness and progress stay as they were, so that only the events themselves are missing. Physical events with
+        one payload and start can be left out only together: `TraceError` if some of them are not given.
         """
-        gone: dict[str, list[Row]] = {}
-        for number, values in rows:
-            source = self.record.source_of(self.record.operator(number))
-            gone.setdefault(source.fingerprint, []).append(
-                chosen_row(
-                    self.record.operator(number), self.record.changes_until(self.record.operator(number)), values, {}
-                )
-            )
-        return TracedRun(self.record.replayed(gone))
+        operators = [self.record.operator(number) for number, _ in rows]
+        gone = [
+            (operator, chosen_row(operator, self.record.changes_until(operator), values, {}))
+            for operator, (_, values) in zip(operators, rows, strict=True)
+        ]
+        return TracedRun(without_events(self.record, gone))
+
+    def compare(self, other: TracedRun) -> Comparison:
+        """Compare this run with another: two versions of a query over the same input, or one over two inputs.
+
+        `.operators` has the first batch in which each pair of operators differs, `.differences(...)` the changes there,
+        and `.answers` the rows that only one of the answers has, or both.
+        """
+        return Comparison(self.record, other.record)
 
     def forward(self, row: Mapping[str, Any] | Expr | None = None, *, operator: int = 1, **columns: Any) -> pa.Table:
         """What became of an input event: how all histories differ from those of the same run without it.
 
         A row has a `weight` of 1 if it is there because of the event, and of -1 if the event keeps it away, at the end.
+        `TraceError` for physical events of which others have the payload and start, since nothing distinguishes these.
         """
         found = self.record.operator(operator)
         event = chosen_row(found, self.record.changes_until(found), row, columns)
-        other = self.record.replayed({self.record.source_of(found).fingerprint: [event]})
+        other = without_events(self.record, [(found, event)])
         parts = []
         for one in self.record.operators:
             changes = Changes.concat([self.record.changes_until(one), other.changes_until(one).negated()]).consolidate()
             parts.append((one, [(0, changes)]))
-        return self._wide([self._table_of(one, changes).drop_columns(["batch"]) for one, changes in parts])
+        return self._wide([change_table(one, changes).drop_columns(["batch"]) for one, changes in parts])
 
     # --- texts -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        count = len(self.record.batches) - 1
-        lines = [f"Trace of {count:,} batch{'' if count == 1 else 'es'}, and the end of the input"]
+        lines = [self._title()]
         for row in self.operators.to_pylist():
             reads = f" ← {', '.join(f'#{number}' for number in row['inputs'])}" if row["inputs"] else ""
             facts = [counted(row["changes"], "change")]
@@ -206,8 +243,17 @@ class TracedRun:
             lines += [f"  #{row['operator']} {clipped(row['text'], 100)}{reads}", f"       {', '.join(facts)}"]
         return "\n".join(lines)
 
+    def _title(self) -> str:
+        first, count = self.record.first, len(self.record.batches) - self.record.ended
+        if first:
+            return f"Trace of the batches {first} to {first + count - 1}, from the state before them"
+        end = "and the end of the input" if self.record.ended else "so far"
+        return f"Trace of {count:,} batch{'' if count == 1 else 'es'}, {end}"
+
     def show(self, operator: int | None = None, *, batches: range | None = None, n: int = 20) -> None:
-        """Print the changes of an operator, by default of the output."""
+        """Print the changes of an operator, by default of the output; `batches` are some of the trace."""
+        for number in (*batches[:1], *batches[-1:]) if batches is not None else ():
+            self.record.number(number)
         found = self.record.operator(operator) if operator is not None else self.record.output
         show_table(shown(self._table(found, batches), dates=self.record.dates), n)
 
@@ -249,17 +295,18 @@ class TracedRun:
 
     def _table(self, operator: TracedOperator, batches: range | None = None) -> pa.Table:
         chosen = [(n, part) for n, part in self.record.changes_by_batch(operator) if batches is None or n in batches]
-        return self._table_of(operator, chosen)
+        return change_table(operator, chosen)
 
-    @staticmethod
-    def _table_of(operator: TracedOperator, chosen: Sequence[tuple[int, Changes]]) -> pa.Table:
-        changes = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in chosen)])
-        numbers: Int64s = np.repeat([n for n, _ in chosen], [len(part) for _, part in chosen]).astype(np.int64)
-        own = (numbers, np.full(len(changes), operator.number), changes.le, changes.re, changes.weight)
-        table = pa.table([pa.array(column, pa.int64()) for column in own], names=list(_OWN))
-        for name, column in zip(changes.payload.column_names, changes.payload.columns, strict=True):
-            table = table.append_column(f"{name}_value" if name in _OWN else name, column)
-        return table
+
+def change_table(operator: TracedOperator, chosen: Sequence[tuple[int, Changes]]) -> pa.Table:
+    """Changes of an operator with the numbers of their batches, as a table with ticks."""
+    changes = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in chosen)])
+    numbers: Int64s = np.repeat([n for n, _ in chosen], [len(part) for _, part in chosen]).astype(np.int64)
+    own = (numbers, np.full(len(changes), operator.number), changes.le, changes.re, changes.weight)
+    table = pa.table([pa.array(column, pa.int64()) for column in own], names=list(_OWN))
+    for name, column in zip(changes.payload.column_names, changes.payload.columns, strict=True):
+        table = table.append_column(f"{name}_value" if name in _OWN else name, column)
+    return table
 
 
 def _schema(**types: pa.DataType) -> pa.Schema:

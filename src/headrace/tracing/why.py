@@ -11,24 +11,38 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.border import shown
 from headrace.changes import Changes
 from headrace.display.words import clipped, counted, value_text
-from headrace.errors import TraceError
-from headrace.expr import Expr, evaluate
-from headrace.operators.reference.lineage import Histories, rows_of_changes, stems
+from headrace.operators.reference.lineage import Histories, Question, WantedEvent, losses, stems
 from headrace.operators.reference.rows import Row, row_identity, table_of
-from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
-from headrace.time import CHRONON, format_ticks, ticks
+from headrace.plan.base import walk
+from headrace.plan.nodes import (
+    Admit,
+    Clip,
+    Coalesce,
+    Diverted,
+    EdgeLifetimes,
+    Failures,
+    Join,
+    Match,
+    Orphans,
+    PerWindow,
+    Recurse,
+    Source,
+)
+from headrace.time import CHRONON, format_ticks
+from headrace.tracing.plain import plain_events, plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
 
-__all__ = ["INPUTS", "CausalStep", "Explainer", "Why", "chosen_row", "event_text"]
+__all__ = ["INPUTS", "CausalStep", "Explainer", "Why", "event_text", "wanted_partner"]
 
 #: Where the way back ends: input as it was admitted, and side outputs.
 INPUTS = (Source, Admit, Diverted, Failures, Orphans)
+#: Operators of which fewer input events may give other events: an unmatched event may find a partner among these.
+_NOT_MONOTONE = (Clip, Coalesce, EdgeLifetimes, Join, Match, PerWindow, Recurse)
 #: How many causes of a step a text shows, and how many steps in all.
 _MOST_CAUSES, _MOST_STEPS = 12, 200
 
@@ -39,7 +53,7 @@ class CausalStep:
 
     operator: TracedOperator
     row: Row
-    #: The batch in which the event came.
+    #: The batch that added the event.
     batch: int
     #: What is between it and its causes: a window, a match.
     through: str = ""
@@ -50,6 +64,17 @@ class CausalStep:
     def text(self) -> str:
         """The event, as text for users."""
         return f"#{self.operator.number} {event_text(self.operator, self.row)}, batch {self.batch}"
+
+    def as_dict(self, event: Mapping[str, Any], places: Mapping[int, int]) -> dict[str, Any]:
+        """The step as plain values; `places` are those of its causes in the list of steps."""
+        return {
+            "operator": self.operator.number,
+            "text": self.text,
+            "batch": self.batch,
+            **event,
+            "through": self.through,
+            "causes": [{"role": role, "step": places[id(cause)]} for role, cause in self.causes],
+        }
 
 
 class Why:
@@ -81,6 +106,22 @@ class Why:
                 table = table.add_column(place, ("operator", "batch")[place], pa.array(values, pa.int64()))
             tables.append(table.sort_by([("batch", "ascending"), ("le", "ascending")]))
         return pa.concat_tables(tables, promote_options="default")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The graph as plain values, for JSON: `steps`, of which the first is the event, and each names its causes.
+
+        A step has `operator`, `text`, `batch`, `le`, `re`, `values`, `through` and `causes`, which are pairs of a
+        `role` and the place of a `step` in the list.
+        """
+        steps = list(self.steps())
+        places = {id(step): place for place, step in enumerate(steps)}
+        events: dict[int, dict[str, Any]] = {}
+        for number in {step.operator.number for step in steps}:
+            own = [step for step in steps if step.operator.number == number]
+            node = own[0].operator.node
+            plain = plain_events([step.row for step in own], node.schema, dates=node.dates)
+            events |= {id(step): event for step, event in zip(own, plain, strict=True)}
+        return {"steps": [step.as_dict(events[id(step)], places) for step in steps], "inputs": plain_table(self.inputs)}
 
     def __repr__(self) -> str:
         lines: list[str] = []
@@ -127,7 +168,38 @@ class Explainer:
                 below = self._step(self.record.operator(step.operator.inputs[cause.position]), cause.row)
                 step.causes.append((cause.role, below))
                 waiting.append(below)
+            partner = wanted_partner(step)
+            if partner is not None:
+                kept_away = [self._step(*event) for event in self._keep_away(step.operator.inputs[1], partner)]
+                step.causes += [("keeps a partner away", below) for below in kept_away]
+                waiting += kept_away
         return Why(root)
+
+    def question(self, operator: TracedOperator, wanted: WantedEvent) -> Question:
+        """The question for what an operator lost."""
+        own = Histories([lambda: self.changes(operator)], [])
+        return Question(operator.node, wanted, self.histories(operator), own)
+
+    def _keep_away(self, number: int, partner: WantedEvent) -> list[tuple[TracedOperator, Row]]:
+        """The events without which an operator would have a partner for an unmatched event.
+
+        The operator may be such that fewer events give more: an anti join, the top, an aggregate.
+        """
+        waiting = [(self.record.operator(number), partner)]
+        seen, found = set[tuple[int, str]](), list[tuple[TracedOperator, Row]]()
+        while waiting:
+            operator, wanted = waiting.pop()
+            key = operator.number, wanted.text(dates=False)
+            if key in seen or not any(isinstance(one, _NOT_MONOTONE) for one in walk(operator.node)):
+                continue
+            seen.add(key)
+            inputs = [self.record.operator(number) for number in operator.inputs]
+            answer = losses(self.question(operator, wanted))
+            for loss in answer.found:
+                found += [(inputs[cause.position], cause.row) for cause in loss.events[1:]]
+                found += [(operator, row) for row in loss.instead]
+            waiting += [(inputs[position], below) for position, below in answer.below]
+        return found
 
     def histories(self, operator: TracedOperator) -> Histories:
         """The histories of an operator's inputs after the batch."""
@@ -144,18 +216,22 @@ class Explainer:
     def _step(self, operator: TracedOperator, row: Row) -> CausalStep:
         key = operator.number, row_identity(row)
         if key not in self._steps:
-            self._steps[key] = CausalStep(operator, row, self._came(operator, row))
+            self._steps[key] = CausalStep(operator, row, self.added_in(operator, row))
         return self._steps[key]
 
-    def _came(self, operator: TracedOperator, row: Row) -> int:
+    def added_in(self, operator: TracedOperator, row: Row) -> int:
         """The last batch up to now in which an event was added."""
-        found = 0
-        for number, changes in self.record.changes_by_batch(operator):
-            added = changes.filter((changes.le == row[0]) & (changes.re == row[1]) & (changes.weight > 0))
-            if number <= self.batch and len(added) and number > found:
-                rows = rows_of_changes(added)
-                found = number if row_identity(row) in map(row_identity, rows) else found
-        return found
+        places = self.record.places_of(operator).find(row)
+        return max((place.batch for place in places if place.batch <= self.batch), default=0)
+
+
+def wanted_partner(step: CausalStep) -> WantedEvent | None:
+    """The description of the partners that an unmatched event of a join does not have; None for other steps."""
+    lefts = [cause.row for role, cause in step.causes if role == "unmatched"]
+    node = step.operator.node
+    if not lefts or not isinstance(node, Join):
+        return None
+    return WantedEvent({b: lefts[0][2][a] for a, b in node.on}, over=(step.row[0], step.row[1]))
 
 
 def event_text(operator: TracedOperator, row: Row) -> str:
@@ -163,34 +239,3 @@ def event_text(operator: TracedOperator, row: Row) -> str:
     le, re = (format_ticks(time, dates=operator.node.dates) for time in row[:2])
     columns = ", ".join(f"{name} = {value_text(value)}" for name, value in row[2].items())
     return f"{f'at {le}' if row[1] == row[0] + CHRONON else f'[{le}, {re})'}: {clipped(columns, 120)}"
-
-
-def chosen_row(
-    operator: TracedOperator, changes: Changes, row: Mapping[str, Any] | Expr | None, columns: Mapping[str, Any]
-) -> Row:
-    """The one event of a history that has these values, or fulfils a predicate."""
-    found = changes
-    wanted = dict(columns)
-    if isinstance(row, Mapping):
-        wanted |= row
-    elif row is not None:
-        found = found.filter(np.asarray(evaluate(row, found.payload).fill_null(False)))
-    unknown = [name for name in wanted if name not in (*operator.node.schema.names, "le", "re")]
-    if unknown:
-        raise TraceError(
-            f"operator #{operator.number} has no column {unknown[0]!r}",
-            given=", ".join(wanted),
-            allowed=", ".join(["le", "re", *operator.node.schema.names]),
-        )
-    times = {name: ticks(wanted.pop(name)) for name in ("le", "re") if name in wanted}
-    rows = Histories([lambda: found], []).find(0, le=times.get("le"), re=times.get("re"), equal=wanted)
-    each = {row_identity(one): one for one in rows}
-    if len(each) != 1:
-        listed = "; ".join(event_text(operator, one) for one in list(each.values())[:3])
-        raise TraceError(
-            f"{counted(len(each), 'event')} of operator #{operator.number} fit" if each else "no event fits",
-            given=clipped(str(row) if isinstance(row, Expr) else ", ".join(map(str, (times | wanted).items())), 200),
-            allowed=f"one event: {listed}" if each else "an event of the history, which trace.history(...) shows",
-            instead="more columns, or le= and re=" if each else "",
-        )
-    return next(iter(each.values()))

@@ -124,11 +124,12 @@ class Limits:
 
 
 class Slots:
-    """What each client uses of a limit now."""
+    """What each client uses of a limit now; if it is shared, what all of them use together."""
 
-    def __init__(self, what: str, most: int) -> None:
+    def __init__(self, what: str, most: int, *, shared: bool = False) -> None:
         self._what = what
         self._most = most
+        self._shared = shared
         self._lock = Lock()
         self._used: Counter[str] = Counter()
 
@@ -136,13 +137,8 @@ class Slots:
     def use(self, who: Who) -> Iterator[None]:
         """Hold one; `LimitError` if the client has as many as it may."""
         with self._lock:
-            if self._used[who.name] >= self._most:
-                raise LimitError(
-                    f"{who.name} has {self._most} {self._what}, and may not have more",
-                    given=self._most + 1,
-                    allowed=f"{self._what}: {self._most} for each client",
-                    instead="end one of them, or start the server with a higher limit",
-                )
+            if (self._used.total() if self._shared else self._used[who.name]) >= self._most:
+                raise self._full(who)
             self._used[who.name] += 1
         try:
             yield
@@ -151,6 +147,21 @@ class Slots:
                 self._used[who.name] -= 1
                 if not self._used[who.name]:
                     del self._used[who.name]
+
+    def _full(self, who: Who) -> LimitError:
+        if self._shared:
+            return LimitError(
+                f"{self._most} {self._what} run on this server, and not more at once",
+                given=self._most + 1,
+                allowed=f"{self._what}: {self._most} for all clients",
+                instead="try again when one of them has ended",
+            )
+        return LimitError(
+            f"{who.name} has {self._most} {self._what}, and may not have more",
+            given=self._most + 1,
+            allowed=f"{self._what}: {self._most} for each client",
+            instead="end one of them, or start the server with a higher limit",
+        )
 
     def in_use(self) -> int:
         """How many there are, of all clients."""

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from headrace.dashboard.open_traces import TraceClosed
 from headrace.errors import (
     AccessError,
     CheckpointError,
@@ -28,12 +29,13 @@ from headrace.errors import (
     Unavailable,
 )
 from headrace.server.access import ROUTES, check_role
-from headrace.server.http import about, modules
+from headrace.server.http import about, checks, modules, page, queries, traces
 from headrace.server.http.bodies import ContentError
 from headrace.server.http.feeds import subscribe
 from headrace.server.http.guard import BrowserGuard
 from headrace.server.http.inserts import insert
 from headrace.server.http.statements import shows, sql
+from headrace.server.http.traced_tables import traced_tables
 from headrace.server.http.ways import HttpSettings, Ways
 from headrace.server.interface import Server, Who
 from headrace.server.metrics import Metrics
@@ -47,9 +49,12 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("POST", "/streams/{name}/rows"): insert,
     ("GET", "/subscribe/{name}"): subscribe,
     ("GET", "/queries"): shows("SHOW QUERIES"),
+    ("GET", "/queries/{name}/batches"): shows("SHOW BATCHES"),
     ("GET", "/queries/{name}/diverted"): shows("SHOW DIVERTED"),
     ("GET", "/queries/{name}/log"): shows("SHOW LOG"),
+    ("GET", "/queries/{name}/rates"): shows("SHOW RATES"),
     ("GET", "/queries/{name}/state"): shows("SHOW STATE"),
+    ("GET", "/queries/{name}/trace"): traced_tables,
     ("GET", "/streams"): shows("SHOW STREAMS"),
     ("GET", "/modules"): shows("SHOW MODULES"),
     ("POST", "/modules"): modules.install,
@@ -59,12 +64,24 @@ _HANDLERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("GET", "/ready"): about.ready,
     ("GET", "/openapi.json"): about.openapi,
     ("GET", "/docs"): about.docs,
+    ("GET", "/"): page.home,
+    ("GET", "/ui/"): page.page,
+    ("GET", "/ui/{name}"): page.file,
+    ("GET", "/ui/data/about"): page.about,
+    ("POST", "/ui/data/check"): checks.check,
+    ("GET", "/ui/data/queries"): queries.queries,
+    ("GET", "/ui/data/query"): queries.query("now"),
+    ("GET", "/ui/data/query/plan"): queries.query("plan"),
+    ("GET", "/ui/data/query/checkpoint"): queries.query("checkpoint"),
+    ("POST", "/ui/data/traces"): traces.trace,
+    ("GET", "/ui/data/traces/{name}/{part}"): traces.part,
 }
 #: The status of an error, by the first class that fits.
 _STATUS: tuple[tuple[type[HeadraceError], int], ...] = (
     (ContentError, 415),
     (AccessError, 403),
     (SubscriptionError, 410),
+    (TraceClosed, 410),
     (LimitError, 413),
     (StatementCancelled, 503),
     (TableError, 409),
@@ -75,7 +92,7 @@ _STATUS: tuple[tuple[type[HeadraceError], int], ...] = (
     (HeadraceError, 400),
 )
 #: Of limits that are not about the size of something.
-_LIMIT_STATUS = {"connections": 429, "subscriptions": 429, "statement_seconds": 504}
+_LIMIT_STATUS = {"connections": 429, "subscriptions": 429, "traces": 429, "questions": 429, "statement_seconds": 504}
 
 
 def make_app(
@@ -84,7 +101,7 @@ def make_app(
     """The application of a server; `bound` is the address under which it listens."""
     settings = settings or HttpSettings()
     ways = Ways(server, settings, metrics or Metrics())
-    routes = [Route(path, _guarded(ways, method, path), methods=[method]) for method, path in ROUTES]
+    routes = [Route(_pattern(path), _guarded(ways, method, path), methods=[method]) for method, path in ROUTES]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(BrowserGuard, settings=settings, bound=bound)],
@@ -92,6 +109,12 @@ def make_app(
     )
     app.state.ways = ways
     return app
+
+
+def _pattern(path: str) -> str:
+    """The paths that Starlette matches: names of streams and queries may contain `/`."""
+    named = path.startswith(("/queries/", "/streams/", "/subscribe/"))
+    return path.replace("{name}", "{name:path}") if named else path
 
 
 def _guarded(ways: Ways, method: str, path: str) -> Callable[[Request], Any]:

@@ -13,7 +13,7 @@ from headrace.errors import BadRow, SchemaError, ServerError
 from headrace.server.access import Limits
 from headrace.server.http.replies import ARROW, JSON, JSON_LINES
 
-__all__ = ["ContentError", "content_type", "json_lines", "key_of_request", "read_body", "rows_of", "text_of"]
+__all__ = ["ContentError", "content_type", "json_lines", "json_of", "key_of_request", "read_body", "rows_of", "text_of"]
 
 _KEY_LENGTH = 200
 
@@ -58,7 +58,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 def text_of(body: bytes, kind: str, limits: Limits) -> str:
     """The statements of a body: a text, or `{"sql": …}`."""
     if kind == JSON:
-        found = _json(body, "the body")
+        found = json_of(body, "the body")
         text = found.get("sql") if isinstance(found, dict) else None
         if not isinstance(text, str) or set(found) != {"sql"}:
             raise SchemaError("the body is no statement", allowed='{"sql": "SELECT …"}')
@@ -75,7 +75,7 @@ def rows_of(body: bytes, kind: str) -> pa.Table | list[dict[str, Any]]:
         return _arrow(body)
     if kind == JSON_LINES:
         return json_lines(body.split(b"\n"))
-    found = _json(body, "the body")
+    found = json_of(body, "the body")
     rows = found if isinstance(found, list) else [found]
     for number, row in enumerate(rows):
         _check_row(row, f"row {number + 1}")
@@ -87,7 +87,7 @@ def json_lines(lines: list[bytes], first: int = 1) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, first):
         if line.strip():
-            row = _json(line, f"line {number}")
+            row = json_of(line, f"line {number}")
             rows.append(_check_row(row, f"line {number}"))
     return rows
 
@@ -108,7 +108,8 @@ def _check_row(row: Any, where: str) -> dict[str, Any]:
     return row
 
 
-def _json(body: bytes, where: str) -> Any:
+def json_of(body: bytes, where: str) -> Any:
+    """A body as JSON."""
     try:
         return json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

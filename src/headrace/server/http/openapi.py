@@ -56,6 +56,10 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
         example="curl -N 'localhost:8080/subscribe/trades?form=events'",
     ),
     ("GET", "/queries"): _Described("The queries and their states.", (JSON, ARROW)),
+    ("GET", "/queries/{name}/batches"): _Described(
+        "The latest batches of a query: rows, changes and corrections, the CTI, the state, and where time was spent.",
+        (JSON, ARROW), queries={"limit": "at most so many batches; 600 are kept"},
+    ),
     ("GET", "/queries/{name}/diverted"): _Described(
         "The rows that a query has not used, with their source, the reason, and the row as text; the newest ones.",
         (JSON, ARROW), queries={"limit": "at most so many rows; 1000 by default"},
@@ -65,8 +69,24 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
         "When a query was started, stopped and altered, why it failed, what it has lost; the newest lines.",
         (JSON, ARROW), queries={"limit": "at most so many lines; 1000 by default"},
     ),
+    ("GET", "/queries/{name}/rates"): _Described(
+        "The latest seconds of a query that had batches, each with the sums of its batches.",
+        (JSON, ARROW), queries={"limit": "at most so many seconds; 600 are kept"},
+    ),
     ("GET", "/queries/{name}/state"): _Described(
         "The state of each operator of a query: its rows, its bytes, and what holds it.", (JSON, ARROW)
+    ),
+    ("GET", "/queries/{name}/trace"): _Described(
+        "What every operator of a query did, as tables: over everything that its streams have now, or in some batches "
+        "as they ran.",
+        (JSON, ARROW),
+        queries={
+            "batches": "120..140; by default everything is computed again",
+            "batch_rows": "the rows of a batch, without batches",
+            "tables": "of text, operators, batches, edges and changes, with commas between them; text by default",
+            "operator": "changes only of this one, by its number",
+        },
+        example="curl 'localhost:8080/queries/minutes/trace?batches=120..140&tables=operators,changes'",
     ),
     ("GET", "/streams"): _Described("The streams.", (JSON, ARROW)),
     ("GET", "/modules"): _Described("The modules, with their packages, versions and checksums.", (JSON, ARROW)),
@@ -87,6 +107,34 @@ DESCRIBED: Mapping[tuple[str, str], _Described] = {
     ("GET", "/ready"): _Described("Whether requests are taken: 503 while the server stops.", (JSON,)),
     ("GET", "/openapi.json"): _Described("This description.", (JSON,)),
     ("GET", "/docs"): _Described("This description, for people.", ("text/html",)),
+    ("GET", "/"): _Described("Leads to the dashboard.", ("text/html",)),
+    ("GET", "/ui/"): _Described("The dashboard: a page for browsers.", ("text/html",)),
+    ("GET", "/ui/{name}"): _Described("A file of the dashboard.", ("text/javascript", "text/css", "image/svg+xml")),
+    ("GET", "/ui/data/about"): _Described("The screens of the dashboard, and who asks.", (JSON,)),
+    ("POST", "/ui/data/check"): _Described(
+        "What is wrong with a text, and where; or the plan of its query at the caret. Nothing is carried out.",
+        (JSON,), (JSON,), example='{"sql": "SELECT * FROM prices", "caret": 10}',
+    ),
+    ("GET", "/ui/data/queries"): _Described("All queries and their last minute, for the dashboard.", (JSON,)),
+    ("GET", "/ui/data/query"): _Described(
+        "The live values of a query, its batches and its curves since a time, for the dashboard.", (JSON,),
+        queries={"name": "of the query", "since": "seconds since 1970; 0 by default"},
+    ),
+    ("GET", "/ui/data/query/plan"): _Described(
+        "The plan of a query as a graph and as EXPLAIN shows it, and its SQL.", (JSON,),
+        queries={"name": "of the query"},
+    ),
+    ("GET", "/ui/data/query/checkpoint"): _Described(
+        "The checkpoint of a query: what headrace checkpoint show prints.", (JSON,), queries={"name": "of the query"}
+    ),
+    ("POST", "/ui/data/traces"): _Described(
+        "Traces a query over what its streams have now; the trace stays open for a while. Replies with its graph.",
+        (JSON,), (JSON,), example='{"query": "prices", "batch_rows": 100}',
+    ),
+    ("GET", "/ui/data/traces/{name}/{part}"): _Described(
+        "A part of an open trace: its graph, a batch, changes, a history, a state, or the answer to a question.",
+        (JSON,), queries={"operator": "A number.", "batch": "A number.", "row": "A number, of a question."},
+    ),
 }  # fmt: skip
 
 
@@ -117,8 +165,11 @@ def _operation(path: str, about: _Described, role: str | None) -> dict[str, Any]
         for place, names in places.items()
         for name, text in names.items()
     ]
-    if "{name}" in path:
-        parameters.append({"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    parameters += [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in ("name", "part")
+        if f"{{{name}}}" in path
+    ]
     error = {"description": _ERROR, "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
     found: dict[str, Any] = {
         "description": about.text,

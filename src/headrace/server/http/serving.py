@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Self
 
 import uvicorn
+from starlette.applications import Starlette
 
 from headrace.errors import ServerError
 from headrace.server.http.app import make_app
@@ -17,30 +18,24 @@ from headrace.server.http.ways import HttpSettings, Ways
 from headrace.server.interface import Server
 from headrace.server.metrics import Metrics
 
-__all__ = ["HttpServer"]
+__all__ = ["AppServer", "HttpServer"]
 
 _PATIENCE = 10.0
 
 
-class HttpServer:
-    """HTTP for a server, in a thread of its own. Port 0 takes a free one, which `port` has after the start."""
+class AppServer:
+    """An application in a thread of its own. Port 0 takes a free one, which `port` has after the start."""
 
     def __init__(
         self,
-        server: Server,
+        app: Starlette,
         *,
         host: str = "127.0.0.1",
-        port: int = 8080,
-        settings: HttpSettings | None = None,
+        port: int = 0,
         certificate: str | Path | None = None,
         key: str | Path | None = None,
-        metrics: Metrics | None = None,
     ) -> None:
-        settings = settings or HttpSettings()
-        self.tls = certificate is not None
-        _check_address(host, self.tls, settings)
-        app = make_app(server, settings, bound=host, metrics=metrics)
-        self.host, self._ways = host, _ways(app.state.ways)
+        self.host, self.tls = host, certificate is not None
         self._socket = _listening(host, port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
@@ -67,8 +62,7 @@ class HttpServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Take no more requests, let those that run end, and end subscriptions, whose clients continue later."""
-        self._ways.stop()
+        """Take no more requests, and let those that run end."""
         self._uvicorn.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_PATIENCE)
@@ -83,6 +77,32 @@ class HttpServer:
 
     def _run(self) -> None:
         self._uvicorn.run(sockets=[self._socket])
+
+
+class HttpServer(AppServer):
+    """HTTP for a server."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        settings: HttpSettings | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        settings = settings or HttpSettings()
+        _check_address(host, certificate is not None, settings)
+        app = make_app(server, settings, bound=host, metrics=metrics)
+        self._ways = _ways(app.state.ways)
+        super().__init__(app, host=host, port=port, certificate=certificate, key=key)
+
+    def stop(self) -> None:
+        """Take no more requests, let those that run end, and end subscriptions, whose clients continue later."""
+        self._ways.stop()
+        super().stop()
 
 
 def _ways(found: Ways) -> Ways:

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 from starlette.requests import Request
 
+from headrace.dashboard.open_traces import OpenTraces
 from headrace.errors import AccessError
 from headrace.server.access import AuditLog, Limits, Slots
 from headrace.server.http.news import News
@@ -51,7 +52,11 @@ class Ways:
         self.limits = settings.limits
         self.connections = Slots("connections", self.limits.connections)
         self.subscriptions = Slots("subscriptions", self.limits.subscriptions)
+        #: Traces that run now, of all clients; and what is asked of open ones.
+        self.tracing = Slots("traces", 2, shared=True)
+        self.questions = Slots("questions", 4)
         self.news = News()
+        self.traces = OpenTraces()
         self.stopping = False
         self._calls: anyio.CapacityLimiter | None = None
         self._waits: anyio.CapacityLimiter | None = None
@@ -65,6 +70,14 @@ class Ways:
         """Call what blocks, in a thread; it goes on when the request is given up."""
         self._calls = self._calls or anyio.CapacityLimiter(64)
         return await anyio.to_thread.run_sync(function, limiter=self._calls, abandon_on_cancel=True)
+
+    async def call_in_time(self, function: Callable[[], T]) -> T:
+        """Call what blocks, and give it up after the time of a statement."""
+        try:
+            with anyio.fail_after(self.limits.statement_seconds):
+                return await self.call(function)
+        except TimeoutError as error:
+            raise self.limits.out_of_time() from error
 
     async def wait(self, function: Callable[[], T]) -> T:
         """Wait in a thread for the news of a subscription."""

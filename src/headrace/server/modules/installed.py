@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import shutil
 import sys
 import threading
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.entry_points import WHEEL_PREFIX
 from headrace.errors import HeadraceError, ModuleError, nearest
 from headrace.modules.registry import checked_module, describe_module, module_names
+from headrace.pieces import flush_to_disk
 from headrace.server.modules.shading import shaded
 from headrace.server.modules.stored import OfferedModule, Package, StoredPackages, package_key
 from headrace.sql.bind.names import SQL_AGGREGATES, SQL_FUNCTIONS
@@ -226,10 +226,10 @@ class ServerModules(Mapping[str, Any]):
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)
                 (draft / path).write_bytes(content)
             for written in [draft, *draft.rglob("*")]:
-                _flush(written)
+                flush_to_disk(written)
             (draft / wheel.folder).rename(self.folder / wheel.folder)
             draft.rmdir()
-            _flush(self.folder)
+            flush_to_disk(self.folder)
             importlib.invalidate_caches()
             return [_described(wheel, name, place) for name, place in wheel.entries]
         except BaseException as error:
@@ -287,12 +287,3 @@ def _forget(folder: str) -> None:
     for name in list(sys.modules):  # other threads may import meanwhile
         if name.partition(".")[0] == folder:
             sys.modules.pop(name, None)
-
-
-def _flush(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -94,7 +94,7 @@ def _check_text(path: str, call: ast.Call, modules: frozenset[str]) -> None:
     first = call.args[0] if call.args else None
     if function in _BY_TEXT and isinstance(first, ast.Constant) and first.value in modules:
         raise ModuleError(
-            f"{path} line {call.lineno} names its own package in a text: versions of it could not be told apart",
+            f"{path} line {call.lineno} names its own package in a text: its versions would be one",
             given=ast.unparse(call), allowed="import statements, and __package__",
             instead=f"import {first.value}, or a name that begins with __package__",
         )  # fmt: skip

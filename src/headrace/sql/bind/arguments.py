@@ -193,8 +193,8 @@ class Given:
         return pairs
 
     def limits(self) -> dict[str, Any]:
-        """`max_line => n, max_expansion => n, "order" => 'name'`, if present, and the new names."""
-        limits = {name: value for name, value in self.values.items() if name in (*LIMITS, "order")}
+        """`max_line => n, max_expansion => n, "order" => 'name', on_drift => 'widen'`, if given, and the new names."""
+        limits = {name: value for name, value in self.values.items() if name in (*LIMITS, "order", "on_drift")}
         return limits | {"rename": self.renames()}
 
     def sparse(self) -> bool | list[str]:

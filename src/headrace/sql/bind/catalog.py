@@ -35,6 +35,7 @@ SETTINGS: Mapping[str, tuple[Any, str, tuple[Any, ...]]] = {
         ("fail", "skip"),
     ),
     "timeout": (None, "a duration without new rows after which a started query ends", ()),
+    "record": (None, "a duration for which a checkpoint keeps batches, so that traces can run them again", ()),
     "buckets": (None, "the number of buckets", ()),
     "batch_rows": (None, "the number of rows per batch; by default all rows of a file", ()),
     "time": (None, "when statements change tables, a DATETIME; by default now, or always (see CREATE TABLE)", ()),

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, Literal
 
 from headrace.adapters.registry import adapter_names, option_names, sink_class, source_adapter, source_class
-from headrace.api import frames, inputs, lake, outputs, services
+from headrace.api import frames, hosts, inputs, lake, outputs, services
 from headrace.api.stream import Stream
 from headrace.errors import nearest
 from headrace.expr import Expr
 from headrace.io.adapter import SourceAdapter
+from headrace.io.drift import checked_drift
 from headrace.io.files import list_files, local_path
 from headrace.io.formats import Format, first_row
 from headrace.io.origins import Files
@@ -309,15 +310,15 @@ def _host(arguments: Given, reading: _Reading) -> Stream:
     rest |= arguments.limits()
     if "spool" in rest:
         rest["spool"] = arguments.path("spool")
-    return inputs.read_host(host, port, reading.schema, **rest, **reading.options)
+    return hosts.read_host(host, port, reading.schema, **rest, **reading.options)
 
 
 def _file_log(format: str, arguments: Given, schema: Schema) -> Files:
     """Files that hold the log of a table."""
     how = {**(_csv_format(arguments, schema) if format == "csv" else {}), **arguments.limits()}
     order, sparse = how.pop("order", "time"), inputs.sparse_names(arguments.sparse())
-    names = tuple(how.pop("rename").items())
-    return Files(arguments.path(), Format(format, **how, rename=names, sparse=sparse), order=order)
+    names, drift = tuple(how.pop("rename").items()), checked_drift(how.pop("on_drift", None))
+    return Files(arguments.path(), Format(format, **how, rename=names, sparse=sparse, on_drift=drift), order=order)
 
 
 def _spark_table(arguments: Given, reading: _Reading) -> Stream:
@@ -357,14 +358,14 @@ class PlaceKind:
     knows_columns: bool = False
 
 
-_CSV = ("path", "delimiter", "header", "rename", *LIMITS, "order")
+_CSV = ("path", "delimiter", "header", "rename", *LIMITS, "order", "on_drift")
 #: The sources of the dialect.
 SOURCES: Mapping[str, PlaceKind] = {
     "FILE": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
     "CSV": PlaceKind(_CSV, 1, _csv, partial(_file_log, "csv")),
-    "JSON": PlaceKind(("path", "rename", *LIMITS, "order", "sparse"), 1, _json, partial(_file_log, "json")),
-    "PARQUET": PlaceKind(("path", "rename", "order"), 1, _parquet, partial(_file_log, "parquet")),
-    "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order"), 1, _events),
+    "JSON": PlaceKind(("path", "rename", *LIMITS, "order", "sparse", "on_drift"), 1, _json, partial(_file_log, "json")),
+    "PARQUET": PlaceKind(("path", "rename", "order", "on_drift"), 1, _parquet, partial(_file_log, "parquet")),
+    "EVENTS": PlaceKind(("path", "format", "rename", *LIMITS, "order", "on_drift"), 1, _events),
     "HOST": PlaceKind(("host", "port", "delimiter", "format", "spool", "rename", "max_line"), 2, _host),
     "TABLE": PlaceKind(("name", "rename"), 1, _spark_table),
     "GENERATOR": PlaceKind(("name", "rows", "seed"), 1, _generator),
@@ -434,6 +435,7 @@ def _file_sink(arguments: Given, format: str) -> Any:
     format = arguments.text("format", format)
     more: dict[str, Any] = {name: arguments.names(name) for name in ("key", "partition_by", "sort_by")}
     more |= {"format": format, "encoding": _encoding(arguments), "compact": arguments.values.get("compact")}
+    more |= {"keep": arguments.text("keep") if "keep" in arguments.values else None}
     return outputs.files(arguments.path(), **more)
 
 
@@ -451,7 +453,7 @@ def _adapter_sink(name: str, paths: tuple[str, ...] | None, arguments: Given) ->
     return outputs.sink(name, **{**arguments.options(paths), **key})
 
 
-_FILES = ("path", "format", "encoding", "key", "partition_by", "sort_by", "compact")
+_FILES = ("path", "format", "encoding", "key", "partition_by", "sort_by", "compact", "keep")
 #: The sinks of the dialect.
 SINKS: Mapping[str, PlaceKind] = {
     "FILE": PlaceKind(_FILES, 1, lambda given: _file_sink(given, "jsonl")),

@@ -231,7 +231,7 @@ class Drop(Statement):
 @dataclass(frozen=True)
 class Show(Statement):
     """`SHOW STREAMS|SOURCES|SINKS|SCHEMAS|TABLES|VIEWS|AGGREGATES|MODULES|FUNCTIONS|QUERIES|SETTINGS`, and
-    `SHOW DIVERTED|STATE|LOG [FOR query] [LIMIT n]`; `what` is in lower case.
+    `SHOW DIVERTED|STATE|LOG|BATCHES|RATES [FOR query] [LIMIT n]`; `what` is in lower case.
     """
 
     what: str
