@@ -7,8 +7,10 @@ import logging as _logging
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from headrace.api.alarm import alarm
 from headrace.api.checkpoint import checkpoint
 from headrace.api.frames import from_arrow, from_pandas, from_polars, read_spark
+from headrace.api.hosts import read_host
 from headrace.api.inputs import (
     advance,
     by_arrival,
@@ -23,7 +25,6 @@ from headrace.api.inputs import (
     point,
     read_csv,
     read_events,
-    read_host,
     read_json,
     read_parquet,
     read_source,
@@ -37,6 +38,7 @@ from headrace.api.running import Run, run, start_all
 from headrace.api.services import kafka, kafka_topics, postgres, postgres_table, read_kafka, read_postgres
 from headrace.api.stream import Stream
 from headrace.api.tables import Table, table
+from headrace.api.tracing import trace_checkpoint
 from headrace.api.windows import (
     arrival,
     by,
@@ -104,8 +106,9 @@ from headrace.schema import Schema, Type
 from headrace.server.client import connect
 from headrace.sql import script, sql, sql_aggregate
 from headrace.time import INFINITY, NEG_INFINITY
+from headrace.version import VERSION as _VERSION
 
-__version__ = "0.1.0"
+__version__ = _VERSION
 
 
 def __getattr__(name: str) -> _Any:
@@ -139,6 +142,7 @@ __all__ = [
     "Type",
     "ValueFormat",
     "advance",
+    "alarm",
     "approx_distinct",
     "array",
     "arrival",
@@ -242,6 +246,7 @@ __all__ = [
     "table",
     "time_weighted_avg",
     "top_frequent",
+    "trace_checkpoint",
     "tumbling",
     "udf",
     "var",

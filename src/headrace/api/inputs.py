@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import pyarrow as pa
 
@@ -18,11 +18,12 @@ from headrace.expr import Expr, col
 from headrace.expr.functions import EpochUnit, from_epoch
 from headrace.io import generator
 from headrace.io.adapter import SourceAdapter
+from headrace.io.drift import DriftPolicy, checked_drift
 from headrace.io.encode import PHYSICAL
 from headrace.io.files import MAX_EXPANSION, FileOrder, listing
 from headrace.io.formats import Format, infer_schema, starts_with_dates
 from headrace.io.keyed_changes import table_columns
-from headrace.io.origins import AdapterRead, Events, Files, HostRead, Origin
+from headrace.io.origins import AdapterRead, Events, Files, Origin
 from headrace.io.records import MAX_LINE
 from headrace.io.tables import fitted
 from headrace.plan.nodes import Admit, EdgeLifetimes, Source
@@ -50,7 +51,7 @@ from headrace.time import DurationLike, duration
 
 __all__ = [
     "advance", "by_arrival", "edge", "events", "explicit", "generated", "heartbeat", "interval", "ordered", "physical",
-    "point", "read_csv", "read_events", "read_host", "read_json", "read_parquet", "read_source",
+    "point", "read_csv", "read_events", "read_json", "read_parquet", "read_source",
 ]  # fmt: skip
 
 Names: TypeAlias = "Mapping[str, str]"
@@ -172,6 +173,7 @@ def read_csv(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     delimiter: str = ",", header: bool = True, bad_rows: BadRowPolicy = "divert", rename: Names | None = None,
     max_line: int = MAX_LINE, max_expansion: int = MAX_EXPANSION, order: FileOrder = "time",
+    on_drift: DriftPolicy | None = None,
 ) -> Stream:  # fmt: skip
     """CSV files as a stream: a file, a directory or a pattern.
 
@@ -184,49 +186,60 @@ def read_csv(
     `bad_rows="divert"` diverts rows that cannot be read, with the reason (see `Stream.diverted`); `bad_rows="raise"`
     ends the query with an error at the first one.
 
+    `on_drift` is for files with other columns than the declared ones: `"raise"` ends the query with an error,
+    `"divert"` diverts the rows of such a file, `"widen"` reads null for a missing column, ignores a new one and
+    converts other types. Without it, a missing column is an error. All is counted, see
+    [schema drift](../schema_drift.md).
+
     `rename={"kind": "sort"}` renames columns of the file: `kind`, `le`, `re` and `re_new` are reserved for the parts
     of an event. A line of more than `max_line` bytes is an error, and so is a compressed file that decompresses to more
     than `max_expansion` times its size.
     """
     how = Format("csv", delimiter, header, rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
-    return _read(path, how, schema, lifetime, progress, bad_rows, order)
+    return _read(path, how, schema, lifetime, progress, bad_rows, order, on_drift=on_drift)
 
 
 def read_json(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
     max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
+    on_drift: DriftPolicy | None = None,
 ) -> Stream:  # fmt: skip
     """Files of JSON lines as a stream; times, `bad_rows`, `rename`, `order` and the limits are those of `read_csv`.
 
     A row may lack a field of `schema`, which is then null. If no row has it, that is an error, unless `sparse` names
     the column; `sparse=True` is for all columns. All files count that are there when the first rows are read.
+    `on_drift` is that of `read_csv`; it looks at the first lines of each file. Without it, a column that they lack is
+    null, and counted.
     """
     how = Format("json", rename=name_pairs(rename), max_line=max_line, max_expansion=max_expansion)
     how = replace(how, sparse=sparse_names(sparse))
-    return _read(path, how, schema, lifetime, progress, bad_rows, order)
+    return _read(path, how, schema, lifetime, progress, bad_rows, order, on_drift=on_drift)
 
 
 def read_parquet(
     path: str, schema: SchemaLike | None = None, *, lifetime: Lifetime, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, order: FileOrder = "time",
+    on_drift: DriftPolicy | None = None,
 ) -> Stream:  # fmt: skip
-    """Parquet files as a stream; `bad_rows`, `rename` and `order` are those of `read_csv`."""
-    return _read(path, Format("parquet", rename=name_pairs(rename)), schema, lifetime, progress, bad_rows, order)
+    """Parquet files as a stream; `bad_rows`, `rename`, `order` and `on_drift` are those of `read_csv`."""
+    how = Format("parquet", rename=name_pairs(rename))
+    return _read(path, how, schema, lifetime, progress, bad_rows, order, on_drift=on_drift)
 
 
 def read_events(
     path: str, schema: SchemaLike, *, format: str | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", rename: Names | None = None, max_line: int = MAX_LINE,
     max_expansion: int = MAX_EXPANSION, order: FileOrder = "time", sparse: Sparse = False,
+    on_drift: DriftPolicy | None = None,
 ) -> Stream:  # fmt: skip
     """Files of physical events as a stream: columns `kind, le, re, re_new` beside the payload of `schema`.
 
     Times are ticks, or dates; null is the end of dates without an end. The stream's times are dates if `schema` has
     `le DATETIME`; without `le`, if they are dates in the first file, where there is one.
 
-    In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order` and the
-    limits are those of `read_csv`, `sparse` that of `read_json`.
+    In JSON the payload may also be a nested object, `"payload"`, as `files(...)` writes it. `rename`, `order`,
+    `on_drift` and the limits are those of `read_csv`, `sparse` that of `read_json`.
     """
     declared = Schema.of(schema)
     columns = Schema((*PHYSICAL, *declared.payload))
@@ -237,7 +250,7 @@ def read_events(
         how = replace(how, nested=None)
     files = listing(str(path), order) if "le" not in declared and Files(str(path), how).exists() else []
     dated = starts_with_dates(files[0].path, how) if files else starts_are_dates(declared)
-    return _read(path, how, columns, Physical(), progress, bad_rows, order, dated)
+    return _read(path, how, columns, Physical(), progress, bad_rows, order, dated, on_drift)
 
 
 def sparse_names(sparse: Sparse) -> tuple[str, ...]:
@@ -253,28 +266,6 @@ def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
     if len({new for _, new in pairs}) < len(pairs):
         raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
     return pairs
-
-
-def read_host(
-    host: str, port: int, schema: SchemaLike, *, delimiter: str = ",", format: Literal["csv", "json"] = "csv",
-    lifetime: Lifetime | None = None, progress: ProgressPolicy | None = None, spool: str | None = None,
-    buffer_rows: int = 100_000, limit: int | None = None, bad_rows: BadRowPolicy = "divert",
-    rename: Names | None = None, max_line: int = MAX_LINE,
-) -> Stream:  # fmt: skip
-    """Lines that a TCP server sends, as a stream: each line is a row, of CSV without a header or of JSON.
-
-    Lines are stored in files of the directory `spool`, by default in the query's checkpoint, and read from there. By
-    default rows are points at their arrival. On Spark a broken connection is opened again, and when `buffer_rows` lines
-    wait for the query, so does the server. In process all lines are received first, until the server closes the
-    connection. After `limit` lines nothing more is read. `rename` renames members of JSON objects.
-    """
-    columns = Schema.of(schema).renamed(rename or {})
-    _check_host(host, port, format, (buffer_rows, 1 if limit is None else limit))
-    how = Format("csv", delimiter, header=False) if format == "csv" else Format("json", rename=name_pairs(rename))
-    how = replace(how, max_line=max_line)
-    refuse_lists(columns, how)
-    origin = HostRead(host, int(port), how, str(spool or ""), int(buffer_rows), limit)
-    return stream_of(origin, columns, by_arrival() if lifetime is None else lifetime, progress, bad_rows)
 
 
 def read_source(
@@ -313,18 +304,6 @@ def check_picked(columns: Schema, adapter: SourceAdapter) -> None:
                 allowed=str(adapter.schema),
                 instead=str(adapter.schema[close]) if close else "",
             )
-
-
-def _check_host(host: Any, port: Any, format: str, counts: Sequence[Any]) -> None:
-    if not isinstance(host, str) or not host.strip():
-        raise PlanError("a host has a name", given=host, allowed="a name or an address", instead="'localhost'")
-    if type(port) is not int or not 0 < port < 65_536:
-        raise PlanError("this is not a port", given=port, allowed="a number from 1 to 65535", instead="9999")
-    if format not in ("csv", "json"):
-        raise PlanError("a host sends lines", given=format, allowed="csv, json", instead="format='csv'")
-    for count in counts:
-        if type(count) is not int or count < 1:
-            raise PlanError("buffer_rows and limit are counts", given=count, allowed="whole numbers from 1 on")
 
 
 @shows_options(GeneratorOptions)
@@ -367,7 +346,9 @@ def _read(
     bad_rows: BadRowPolicy,
     order: FileOrder,
     dated: bool | None = None,
+    on_drift: DriftPolicy | None = None,
 ) -> Stream:
+    format = replace(format, on_drift=checked_drift(on_drift), whole=schema is None)
     origin = Files(str(path), format, order=order)
     columns = Schema.of(schema) if schema is not None else infer_schema(origin.files()[0].path, format, str(path))
     columns = columns.renamed(dict(format.rename))
@@ -394,6 +375,13 @@ def stream_of(
     """The rows of an origin with these columns, as a stream; `dated`: if the lifetime does not show it."""
     if bad_rows not in BAD_ROWS:
         raise PlanError("unknown policy for bad rows", given=bad_rows, allowed=", ".join(BAD_ROWS))
+    if bad_rows == "raise" and isinstance(origin, Files) and origin.format.on_drift == "divert":
+        raise PlanError(
+            "rows cannot be diverted where bad rows are errors",
+            given="on_drift='divert', bad_rows='raise'",
+            allowed="on_drift='raise' or 'widen' beside bad_rows='raise'",
+            instead="on_drift='raise'",
+        )
     _check_lifetime(origin, lifetime, columns)
     lifetime = at_midnights(lifetime, columns)
     _refuse_reserved(columns, lifetime, isinstance(origin, AdapterRead))

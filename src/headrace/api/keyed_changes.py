@@ -23,6 +23,7 @@ from headrace.events import plain_table
 from headrace.expr import Expr
 from headrace.expr.functions import EpochUnit
 from headrace.io.adapter import SourceAdapter
+from headrace.io.drift import DriftPolicy, checked_drift
 from headrace.io.files import FileOrder
 from headrace.io.formats import Format, infer_schema
 from headrace.io.keyed_changes import ChangeEncodingName, changed, encoding_of, log_columns, table_columns, tombstone
@@ -38,7 +39,7 @@ def read_changes(
     encoding: ChangeEncodingName = "rows", op: str | None = None, at: str | Expr | None = None,
     unit: EpochUnit | None = None, deletes: Expr | None = None, progress: ProgressPolicy | None = None,
     bad_rows: BadRowPolicy = "divert", format: str | None = None, rename: Names | None = None,
-    order: FileOrder = "time", sparse: Sparse = False,
+    order: FileOrder = "time", sparse: Sparse = False, on_drift: DriftPolicy | None = None,
 ) -> Stream:  # fmt: skip
     """The log of a table's changes as a stream: each row of the table lasts until the next change of its key.
 
@@ -58,7 +59,8 @@ def read_changes(
     `at` is the time of a change, in a `unit` as that of `point`. Without it a change happens when it arrives, in the
     order of the log, and none is late; on Spark such a source reads one file per batch. Of several changes of a key at
     one time, the last in the log counts. Rows with an unknown operation or a null in their key are malformed. `format`
-    is that of a directory's files; `rename` and `order` are those of `read_csv`, `sparse` that of `read_json`.
+    is that of a directory's files; `rename`, `order` and `on_drift` are those of `read_csv`, `sparse` that of
+    `read_json`.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     if isinstance(source, SourceAdapter) and encoding == "rows":
@@ -80,6 +82,8 @@ def read_changes(
     else:
         envelope: Literal["", "debezium"] = "debezium" if encoding == "debezium" else ""
         origin, columns = _log(source, columns, format, names, order, envelope, sparse_names(sparse))
+        if on_drift is not None:
+            origin = _with_drift(origin, on_drift)
     if lifetime.op is not None:
         columns[lifetime.op]  # an error that names the columns, if there is none of this name
     if encoding == "upsert" and deletes is None:
@@ -116,6 +120,13 @@ def _log_of(adapter: SourceAdapter, columns: Schema | None, lifetime: Changed) -
         return AdapterRead(adapter), adapter.schema
     wanted = {*columns.names, *lifetime.columns()} - set(STAMPS.names)
     return AdapterRead(adapter), Schema(tuple(adapter.schema[name] for name in adapter.schema.names if name in wanted))
+
+
+def _with_drift(origin: Origin, on_drift: DriftPolicy) -> Origin:
+    policy = checked_drift(on_drift)
+    if not isinstance(origin, Files):
+        raise PlanError("on_drift is for files", given=type(origin).__name__, instead="a path")
+    return replace(origin, format=replace(origin.format, on_drift=policy))
 
 
 def _log(

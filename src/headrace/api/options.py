@@ -11,7 +11,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
+from headrace.host.driving.changed import Upgrade
+from headrace.host.driving.keeping import RetentionLike
 from headrace.host.local.run import Clock
+from headrace.metrics.alarms import AlarmRule
 from headrace.optimizer import Rule
 from headrace.plan.windows import Clipping, Timestamping
 from headrace.time import DurationLike, TimeLike
@@ -46,6 +49,22 @@ class StartOptions(TypedDict, total=False):
     timeout: DurationLike | None
     """How long a started query waits for new rows: after this time without any, its input has ended, every CTI is
     infinite, and it ends with its last answers. Default: for ever."""
+    record: DurationLike | None
+    """How long batches are kept after they ran, such as `"1 h"`, so that traces can run them again; in the checkpoint.
+    Default: the last ones only."""
+    metrics_port: int | str | None
+    """The port of this machine at which Prometheus reads the metrics of the query, or `"host:port"`; 0 chooses a free
+    one, which `query.metrics_url` shows. Default: none."""
+    upgrade: Upgrade | None
+    """How a changed query continues the checkpoint of an earlier one: `"keep"` continues with the state of operators
+    that both have, `"backfill"` computes the new query over the input so far, `"side by side"` does so while the
+    old one runs. Default: it is refused."""
+    retention: RetentionLike | None
+    """What is kept of diverted rows and of received input, such as `{"diverted": "90 days, 1 GB", "spool": "1 h"}`;
+    None keeps all of it. Default: diverted rows for 30 days; received lines in the checkpoint until they are read."""
+    alarms: Sequence[AlarmRule] | None
+    """The rules of the query's alarms, such as `[hr.alarm.lag("5 min", then="fail")]`; an empty list: none. Default:
+    `hr.alarm.defaults()`, which log."""
     max_trips: int | None
     """The most trips of a loop across buckets in one batch. Default: as many as fit in a second."""
     name: str

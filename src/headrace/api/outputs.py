@@ -11,6 +11,7 @@ from headrace.border import LIFETIME, TimeColumns
 from headrace.frames import FrameKind
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
+from headrace.io.keep import Keep, KeepLike
 from headrace.io.sinks import BatchFunction, Console, Encoding, FileSink, Memory
 
 __all__ = ["console", "files", "foreach_batch", "memory", "sink"]
@@ -43,6 +44,7 @@ def files(
     partition_by: str | Sequence[str] = (),
     sort_by: str | Sequence[str] = (),
     compact: int | None = None,
+    keep: KeepLike | None = None,
     time_columns: TimeColumns = LIFETIME,
 ) -> FileSink:
     """Files in a directory, a folder per batch, written atomically and once.
@@ -53,15 +55,19 @@ def files(
     `partition_by` divides the files of a batch into folders, `day=2024-05-01/symbol=A/`, by the values of columns,
     which also stay in the files. `sort_by` sorts the rows of every file.
 
-    `compact=10` merges the Parquet files of ten batches into larger ones, and ten of those again, in a local directory:
+    `compact=10` merges the files of ten batches into larger ones, and ten of those again, in a local directory:
     `batch-00000000-00000009` stands for the folders of these batches, which are removed. A query that follows the
     directory refuses merged files, whose rows it has read already; a Delta table can be followed (`hr.delta_lake`).
+
+    `keep="90 days"` removes older batches, `keep="10 GB"` the oldest beyond that size, `keep="90 days, 10 GB"` both;
+    the newest batch stays. Default: everything is kept.
     """
     local = local_path(str(path))
     # Workers write the files and may have another working directory: a relative path is relative to this process.
     place = str(path) if local is None else str(Path(local).absolute())
     divided, ordered = _key(partition_by), _key(sort_by)
-    return FileSink(encoding, _key(key), place, format, divided, ordered, compact, time_columns=time_columns)
+    kept = None if keep is None else Keep.of(keep)
+    return FileSink(encoding, _key(key), place, format, divided, ordered, compact, kept, time_columns=time_columns)
 
 
 def memory(

@@ -21,6 +21,7 @@ from headrace.api.checks import (
 )
 from headrace.api.column_windows import in_windows
 from headrace.api.columns import dropped, exploded, in_order_of, renamed, selected, with_columns
+from headrace.api.conditions import condition_of
 from headrace.api.grouped import Framed, Grouped, Windowed
 from headrace.api.joins import How, On, checked_how, clip_node, join_node, table_join_node
 from headrace.api.options import (
@@ -35,10 +36,11 @@ from headrace.api.options import (
 )
 from headrace.api.plotting import plot
 from headrace.api.running import Run, outputs_of, run, start_all
-from headrace.api.tracing import traced
+from headrace.api.tracing import debugged, traced
 from headrace.api.windows import Slide
 from headrace.border import LIFETIME, TimeColumns
 from headrace.display.html import html_stream
+from headrace.display.rich import RichDisplay
 from headrace.display.timeline import Timeline
 from headrace.display.words import columns_text, plan_text
 from headrace.elsewhere import Hinting
@@ -71,6 +73,7 @@ from headrace.plan.table import TableJoinKind
 from headrace.plan.windows import Grid, WindowKind
 from headrace.schema import SchemaLike
 from headrace.time import DurationLike, TimeLike, duration, ticks
+from headrace.tracing.debugging import DebugSession
 from headrace.tracing.traced import TracedRun
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ __all__ = ["Stream"]
 
 
 @dataclass(frozen=True, eq=False)
-class Stream(Hinting):
+class Stream(Hinting, RichDisplay):
     """Events with lifetimes, as the result of a query."""
 
     node: Node
@@ -414,6 +417,22 @@ class Stream(Hinting):
         remembered after each batch.
         """
         return traced(self.node, batch_rows=batch_rows, state=state, consistency=consistency)
+
+    def debug(
+        self, *, batch_rows: int | None = None, state: bool = True, consistency: Consistency = "speculative"
+    ) -> DebugSession:
+        """A session that runs bounded inputs step by step, and stops at breakpoints.
+
+        The query runs as in `trace`, and the options are the same. `session.step_batch()`, `step_operator()`,
+        `step_event()` and `run()` go on; `session.trace` has everything recorded so far. Use it in a `with` statement.
+        """
+        return debugged(
+            self.node,
+            batch_rows=batch_rows,
+            state=state,
+            consistency=consistency,
+            conditions=lambda node, text: condition_of(Stream(node), text),
+        )
 
     def history(self, engine: Engine = "spark", *, late: Late = "decide", master: str | None = None) -> History:
         """The same query as batch SQL over all stored rows of its inputs: `.cht()`, `.dataframe()`, `.sql()`.

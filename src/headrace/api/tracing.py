@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headrace.api.checks import HasNode, checked_streams
 from headrace.api.options import Consistency
 from headrace.api.running import consistent, needs_driver, outputs_of
 from headrace.errors import PlanError
 from headrace.host.driving.shedding import using_every_row
-from headrace.host.live_tables import as_of_now
+from headrace.host.live_tables import as_of_now, followed
+from headrace.host.saved.replay import BatchRange, Replay
 from headrace.io.origins import AdapterRead, endless_origins
-from headrace.plan.nodes import Node, sources_of
-from headrace.tracing.record import record_local
+from headrace.plan.nodes import Node, Output, sources_of
+from headrace.tracing.debugging import Conditions, DebugSession
+from headrace.tracing.record import record_local, record_replay
 from headrace.tracing.traced import TracedRun
 
-__all__ = ["traced"]
+__all__ = ["debugged", "trace_checkpoint", "traced"]
 
 
 def traced(node: Node, *, batch_rows: int | None, state: bool, consistency: Consistency) -> TracedRun:
     """Run a stream in this process, to the end of its inputs."""
+    return TracedRun(record_local(_bounded(node, consistency), batch_rows=batch_rows, state=state))
+
+
+def debugged(
+    node: Node, *, batch_rows: int | None, state: bool, consistency: Consistency, conditions: Conditions
+) -> DebugSession:
+    """A session over a run of a stream in this process."""
+    bounded = partial(_bounded, consistency=consistency)
+    return DebugSession(node, bounded, batch_rows=batch_rows, state=state, conditions=conditions)
+
+
+def _bounded(node: Node, consistency: Consistency) -> list[Output]:
+    """The outputs of a stream whose inputs have an end."""
     plan = as_of_now(using_every_row(consistent(node, consistency)))
     outputs = outputs_of({"out": plan})
     if (inputs := endless_origins(plan)) or needs_driver(outputs):
@@ -27,4 +47,28 @@ def traced(node: Node, *, batch_rows: int | None, state: bool, consistency: Cons
             allowed="files, tables, events, data frames, and hosts with a limit",
             instead="a trace of the files or events that the service gave",
         )
-    return TracedRun(record_local(outputs, batch_rows=batch_rows, state=state))
+    return outputs
+
+
+def trace_checkpoint(
+    checkpoint: str | Path,
+    stream: HasNode | tuple[HasNode, Any],
+    *others: HasNode | tuple[HasNode, Any],
+    batches: tuple[int, int] | None = None,
+    state: bool = False,
+) -> TracedRun:
+    """Run batches of a query again as they ran, from its checkpoint, and keep what every operator did.
+
+    `stream`, and the `others` if it has several, are those of the start, in its order: the query is not in the
+    checkpoint, and another one is refused, with what differs. An output with `encoding="upsert"` is given with its
+    sink, as a pair. `batches` are the first and the last number; by default all that are kept: those of the time that
+    `start(..., record="1 h")` sets, else about the last ten. The query may run meanwhile.
+
+    The trace has the operators that ran, the changes of these batches, and with `state=True` what operators remembered
+    after each. `TraceError` if batches, or what they read, are no longer kept; it says which are.
+    """
+    given = [one if isinstance(one, tuple) else (one, None) for one in (stream, *others)]
+    nodes = checked_streams({str(number): one for number, (one, _) in enumerate(given)})
+    pairs = [(followed(node), sink) for node, (_, sink) in zip(nodes.values(), given, strict=True)]
+    chosen = None if batches is None else BatchRange(*batches)
+    return TracedRun(record_replay(Replay(checkpoint, pairs, chosen), state=state))

@@ -16,6 +16,7 @@ from rich.console import Console
 from headrace.cli import (
     apply,
     checkpoint,
+    debug,
     demo,
     doctor,
     explain,
@@ -26,6 +27,7 @@ from headrace.cli import (
     serve,
     sql,
     trace,
+    ui,
     verify,
     version,
 )
@@ -40,8 +42,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.callback()(version.option)
 app.command("apply")(apply.command)
+app.command("batches")(looks.batches)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.command("debug")(debug.command)
 app.command("demo")(demo.command)
 app.command("diverted")(looks.diverted)
 app.command("doctor")(doctor.command)
@@ -50,12 +55,14 @@ app.command("logs")(looks.logs)
 app.add_typer(module.app, name="module")
 app.command("plot")(plot.command)
 app.command("queries")(looks.queries)
+app.command("rates")(looks.rates)
 app.command("run")(run.command)
 app.command("serve")(serve.command)
 app.command("sql")(sql.command)
 app.command("state")(looks.state)
 app.add_typer(serve.tokens, name="token")
 app.command("trace")(trace.command)
+app.command("ui")(ui.command)
 app.command("verify")(verify.command)
 app.command("version")(version.command)
 

@@ -61,9 +61,18 @@ def rescale(
 
 
 @app.command("gc")
-def gc(path: Place, *, as_json: AsJson = False) -> None:
-    """Remove files that no kept commit names and the pins of dead readers; of a running query, only the pins."""
-    _print(_saved(path).gc(), as_json=as_json)
+def gc(
+    path: Place,
+    *,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="Remove diverted rows and recorded batches of this age, such as 30d."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what no kept commit names and what need not be kept; of a running query, only old batches of outputs."""
+    _print(_saved(path).gc(older_than, dry_run=dry_run), as_json=as_json)
 
 
 def _saved(path: str) -> SavedQuery:

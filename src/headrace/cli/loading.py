@@ -76,12 +76,15 @@ def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = F
     return LoadedQuery(file.stem, *outputs, single=False, session=script.session, outcomes=script.outcomes)
 
 
-def find_stream(target: str) -> tuple[str, Stream]:
-    """The one stream that `FILE:NAME` names, or the only one that FILE could mean."""
+def find_stream(target: str, *, absolute: bool = False) -> tuple[str, Stream]:
+    """The one stream that `FILE:NAME` names, or the only one that FILE could mean.
+
+    With `absolute`, the paths of a script do not depend on the current directory.
+    """
     file, name = _parts(target)
     if file.suffix == ".py":
         return _in_python(file, name)
-    script = load_script(file)
+    script = load_script(file, absolute=absolute)
     if name is not None:
         return name, _named(name, _by_name(script), str(file))
     outputs = script.queries | {key: stream for key, (stream, _) in script.deliveries.items()}

@@ -1,4 +1,4 @@
-"""`headrace queries | logs | state | diverted`: a look at what runs on a server."""
+"""`headrace queries | batches | rates | logs | state | diverted`: a look at what runs on a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["diverted", "logs", "queries", "state"]
+__all__ = ["batches", "diverted", "logs", "queries", "rates", "state"]
 
 _Query = Annotated[str | None, typer.Argument(metavar="QUERY", help="The name of a query. Default: all.")]
 _Server = Annotated[str, typer.Option("--server", metavar="URL", help="The address of the server.")]
@@ -22,6 +22,22 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 def queries(*, server: _Server, token: _Token = None, as_json: _AsJson = False) -> None:
     """Show the queries of a server: whether they run, their last batch, who created them."""
     _show("SHOW QUERIES", server, token, as_json=as_json)
+
+
+def batches(
+    query: _Query = None, *, server: _Server, token: _Token = None, rows: _Rows = 20, as_json: _AsJson = False
+) -> None:
+    """Show the latest batches of a query: their rows, changes and corrections, their CTI, and where their time was
+    spent.
+    """
+    _show(_of("SHOW BATCHES", query, rows), server, token, as_json=as_json)
+
+
+def rates(
+    query: _Query = None, *, server: _Server, token: _Token = None, rows: _Rows = 20, as_json: _AsJson = False
+) -> None:
+    """Show the latest seconds of a query that had batches: rows, changes, corrections, the CTI and the state."""
+    _show(_of("SHOW RATES", query, rows), server, token, as_json=as_json)
 
 
 def logs(

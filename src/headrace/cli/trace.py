@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +13,11 @@ from headrace.cli.loading import Target, find_stream
 from headrace.errors import PlanError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.api.stream import Stream
     from headrace.expr import Expr
+    from headrace.tracing.traced import TracedRun
 
 __all__ = ["command"]
 
@@ -37,49 +41,119 @@ def command(
         str | None,
         typer.Option(metavar="CONDITION", help="Print why the one answer with this condition is there: \"k = 'a'\"."),
     ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Run batches of this checkpoint of the query again, as they ran: those of --batches, else all that "
+            "are kept.",
+        ),
+    ] = None,
+    why_not: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="Print why no answer has this condition: \"k = 'b'\".")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --why-not: a time at which the answer is expected.")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Trace a query of this server, by its name, instead of a file."),
+    ] = None,
+    token: Annotated[str | None, typer.Option(envvar="HEADRACE_TOKEN", help="A token of the server.")] = None,
+    why_cti: Annotated[
+        bool, typer.Option("--why-cti", help="Print why the CTI of the answer, or of --operator, is where it is.")
+    ] = False,
+    compare: Annotated[
+        str | None, typer.Option(metavar="FILE[:NAME]", help="Compare with another query over the same input.")
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help=f"Write the tables {', '.join(_TABLES)} as Parquet files into this folder.")
     ] = None,
 ) -> None:
     """Show what every operator of a query did, batch by batch: its changes, its progress and its state.
 
-    The query runs in process, as it is written, to the end of its inputs. Without options, print its operators with
-    their numbers.
+    The query runs in process, as it is written, to the end of its inputs; with --checkpoint, batches that a started
+    query ran are run again. With --server, FILE[:NAME] is the name of a query there, which is computed again over what
+    its streams have now, or its --batches as they ran. Without other options, print its operators with their numbers.
     """
-    name, stream = find_stream(target)
+    if server is not None:
+        only_here = {"--why": why, "--why-not": why_not, "--at": at, "--why-cti": why_cti, "--compare": compare}
+        only_here |= {"--checkpoint": checkpoint}
+        for option in (name for name, value in only_here.items() if value):
+            raise PlanError("this option is not for queries of a server", given=option, instead="its dashboard")
+        _on_server(server, token, target, batches, batch_rows, operator=operator, rows=rows, save=save)
+        return
+    name, stream = find_stream(target, absolute=checkpoint is not None)
     chosen = None if batches is None else _batches(batches)
-    condition = None if why is None else _condition(stream, why)
-    trace = stream.trace(batch_rows=batch_rows)
+    conditions = [None if text is None else _condition(stream, text) for text in (why, why_not)]
+    trace = stream.trace(batch_rows=batch_rows) if checkpoint is None else _of_checkpoint(checkpoint, stream, chosen)
     if save is not None:
-        # Imported here, since `headrace --help` does not need it.
-        import pyarrow.parquet as pq
-
-        save.mkdir(parents=True, exist_ok=True)
-        for table in _TABLES:
-            pq.write_table(getattr(trace, table), save / f"{table}.parquet")
-    if condition is not None:
-        typer.echo(trace.why(condition))
-    elif operator is not None or chosen is not None:
+        _save({table: getattr(trace, table) for table in _TABLES}, save)
+    if conditions[0] is not None:
+        typer.echo(trace.why(conditions[0]))
+    elif conditions[1] is not None:
+        typer.echo(trace.why_not(conditions[1], at=at))
+    elif compare is not None:
+        typer.echo(trace.compare(find_stream(compare)[1].trace(batch_rows=batch_rows)))
+    elif why_cti:
+        typer.echo(trace.why_cti(operator, None if chosen is None else chosen[-1]))
+    elif operator is not None or (chosen is not None and checkpoint is None):
         trace.show(operator, batches=chosen, n=rows)
     else:
         typer.echo(f"{name}: {trace}")
 
 
-def _condition(stream: Stream, text: str) -> Expr:
-    """A condition on answers, written in SQL."""
+def _on_server(
+    url: str, token: str | None, query: str, batches: str | None, batch_rows: int | None, *, operator: int | None,
+    rows: int, save: Path | None,
+) -> None:  # fmt: skip
+    """Print the trace of a query of a server, or the changes of an operator, or save its tables."""
     # Imported here, since `headrace --help` does not need them.
-    from headrace.plan.nodes import Where, walk
-    from headrace.sql import sql
+    from headrace.io.console import show_table
+    from headrace.server.client import connect
 
-    chosen = sql(f"SELECT * FROM answers WHERE {text}", answers=stream).node  # noqa: S608 - the user's own condition
-    for node in walk(chosen):
-        if isinstance(node, Where) and node.input == stream.node:
-            return node.predicate
-    raise PlanError("this is not a condition on one answer", given=text, allowed="columns of the answer and values")
+    if batches is not None:
+        _batches(batches)
+    with connect(url, token) as client:
+        options = {"batches": batches, "batch_rows": batch_rows}
+        if operator is not None:
+            (changes,) = client.trace(query, ("changes",), operator=operator, **options)
+            show_table(changes, rows)
+            return
+        text, *tables = client.trace(query, ("text", *(_TABLES if save is not None else ())), **options)
+    if save is not None:
+        _save(dict(zip(_TABLES, tables, strict=True)), save)
+    typer.echo(f"{query}: " + "\n".join(text["trace"].to_pylist()))
+
+
+def _save(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    # Imported here, since `headrace --help` does not need it.
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+
+
+def _condition(stream: Stream, text: str) -> Expr:
+    # Imported here, since `headrace --help` does not need it.
+    from headrace.api.conditions import condition_of
+
+    return condition_of(stream, text)
+
+
+def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> TracedRun:
+    # Imported here, since `headrace --help` does not need it.
+    from headrace.api.tracing import trace_checkpoint
+
+    return trace_checkpoint(checkpoint, stream, batches=None if batches is None else (batches[0], batches[-1]))
 
 
 def _batches(text: str) -> range:
     found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
     if found is None:
         raise PlanError("these are not numbers of batches", given=text, allowed="N, or N..M", instead="--batches 2..4")
-    return range(int(found[1]), int(found[2] or found[1]) + 1)
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first:
+        raise PlanError("the last batch is before the first", given=text, instead=f"--batches {last}..{first}")
+    return range(first, last + 1)

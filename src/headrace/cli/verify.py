@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.loading import find_stream
+from headrace.display.words import counted
 from headrace.errors import IntentError
 from headrace.meter import working
 
@@ -160,7 +161,6 @@ def _telling(console: Console, cases: int, what: str = "cases") -> Iterator[Call
 
 
 def _finish(report: VerificationReport, console: Console, *, as_json: bool) -> None:
-    from headrace.testing.verify.campaign import counted
     from headrace.testing.verify.tables import coverage, operators, policies
 
     if as_json:

@@ -228,7 +228,7 @@ def test_spark_starts_and_answers():
 def test_version():
     ran = headrace("version")
     assert ran.returncode == 0
-    assert ran.stdout.startswith("headrace 0.1.0\npyspark ")
+    assert ran.stdout.startswith("headrace 0.2.0\npyspark ")
 
 
 @pytest.mark.slow

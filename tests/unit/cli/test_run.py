@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.cli.explain import find_stream
-from headrace.errors import HistoryError, PlanError, SinkError
+from headrace.errors import CheckpointError, HistoryError, PlanError, SinkError
 from headrace.events import history_diff
 from headrace.io.encode import jsonl_to_physical
 from headrace.testing.same import read_history
@@ -109,6 +109,8 @@ def test_diverted_rows_are_told(tmp_path: Path):
         (["--engine", "duckdb"], "instead: --history --engine duckdb"),
         (["--late", "include"], "instead: --history --late include"),
         (["--history", "--host", "local"], "instead: --history --engine duckdb"),
+        (["--metrics-port", "0"], "instead: --follow --host local --metrics-port 0"),
+        (["--history", "--metrics-port", "0"], "a history ends"),
         (["--master", "local[2]"], "instead: --host spark --master"),
         ([*HISTORY, "--master", "local[2]"], "only Spark has a master"),
     ],
@@ -122,3 +124,32 @@ def test_options_that_would_do_nothing_are_refused(query: str, options: list[str
 def test_what_has_no_history_is_refused(query: str):
     with pytest.raises(HistoryError, match="Diverted"):
         run(query.replace(":answers", ":aside"), *HISTORY)
+
+
+FILED = """
+import headrace as hr
+
+rows = hr.read_csv("PLACE", "k STRING, ts LONG, x LONG", lifetime=hr.point("ts"), progress=hr.advance(delay=0))
+answers = rows.group_by("k").window(hr.tumbling(SIZE)).aggregate(x=hr.sum("x"))
+"""
+
+
+def test_upgrades(tmp_path: Path):
+    (tmp_path / "rows.csv").write_text("k,ts,x\nA,1,2\nA,5,9\nB,6,1\nA,9,1\n")
+    query = tmp_path / "query.py"
+    text = FILED.replace("PLACE", str(tmp_path / "rows.csv"))
+    kept = [f"{query}:answers", "--checkpoint", str(tmp_path / "state"), "--output", "jsonl"]
+    query.write_text(text.replace("SIZE", "4"))
+    assert '"x":2' in run(*kept).replace(" ", "")
+    query.write_text(text.replace("SIZE", "4") + "answers = answers.where(hr.col('x') > 5)")
+    with pytest.raises(CheckpointError, match="belongs to another query"):
+        run(*kept)
+    assert '"insert"' not in run(*kept, "--upgrade", "keep")  # there are no new rows
+    query.write_text(text.replace("SIZE", "2"))
+    printed = [json.loads(line) for line in run(*kept, "--upgrade", "backfill").splitlines()]
+    assert [row["payload"]["x"] for row in printed if row["kind"] == "insert"] == [2, 9, 1]
+    query.write_text(text.replace("SIZE", "3"))
+    printed = [json.loads(line) for line in run(*kept, "--upgrade", "side-by-side").splitlines()]
+    assert [row["payload"]["x"] for row in printed if row["kind"] == "insert"] == [2, 9, 1]
+    with pytest.raises(PlanError, match="an upgrade continues a checkpoint"):
+        run(f"{query}:answers", "--upgrade", "keep")

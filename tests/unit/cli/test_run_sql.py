@@ -252,6 +252,7 @@ def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_pat
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from headrace.cli import app; app()"
     )
     options = ["--follow", "--host", "local", "--checkpoint", str(tmp_path / "state"), "--output", "jsonl"]
+    options += ["--metrics-port", "0"]
     command = [sys.executable, "-c", code, "run", str(script), *options]
     found = []
     for key, rows in {"a": "", "b": "13,b,5\n25,c,9\n"}.items():
@@ -264,6 +265,7 @@ def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_pat
             process.send_signal(signal.SIGINT)
             errors = process.communicate(timeout=240)[1]
         assert "was stopped; its checkpoint is" in errors
+        assert "its metrics are at http://127.0.0.1:" in errors
     assert [(line["kind"], line["payload"]) for line in found] == [
         ("insert", {"k": "a", "s": 6}),
         ("insert", {"k": "b", "s": 6}),

@@ -155,7 +155,7 @@ def test_lines_of_a_host_across_a_restart(tmp_path: Path):
         stream = hr.read_host("127.0.0.1", listener.getsockname()[1], "k STRING, v INT")
         seen = [hr.memory(), hr.memory()]
         for turn, memory in enumerate(seen):
-            query = stream.start(memory, host="local", checkpoint=str(tmp_path / "state"))
+            query = stream.start(memory, host="local", checkpoint=str(tmp_path / "state"), record="1 h")
             until(lambda q=query: q.receivers[0].counts["lines"] == 3)  # type: ignore[misc]
             query.process_all_available()
             (counts,) = query.counts.values()
@@ -163,6 +163,8 @@ def test_lines_of_a_host_across_a_restart(tmp_path: Path):
             query.stop()
             ended.release()
     assert [sorted(memory.cht()["v"].to_pylist()) for memory in seen] == [[1, 2, 3], [4, 5, 6]]
+    recorded = hr.trace_checkpoint(tmp_path / "state", stream)  # the files of these lines are gone
+    assert sorted(recorded.history()["v"].to_pylist()) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.slow

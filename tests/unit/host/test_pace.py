@@ -44,3 +44,29 @@ def test_a_bound_of_the_user_stays():
     pace = Pace.of_rows(500)
     pace.note(500, 0.001, waiting=10**9)
     assert pace.bound == 500
+
+
+def test_batches_of_files_do_not_grow_under_too_much_input():
+    """Input at three times the capacity: each batch finds what has arrived during the one before, and no more waits."""
+    pace, rate, seconds = Pace.of_bytes(), 10_000_000, 1.0
+    longest, behind = 0.0, 0.0
+    for _ in range(50):
+        behind += 3 * rate * seconds
+        amount = min(behind, pace.bound)
+        behind -= amount
+        seconds = amount / rate
+        longest = max(longest, seconds)
+        pace.note(int(amount), seconds, int(behind))
+    assert longest < 10
+    assert seconds < 2.5
+
+
+def test_a_slow_store_does_not_make_batches_of_files_small():
+    """Each batch takes three seconds, whatever it reads: the query keeps up with 200 kB a second."""
+    pace, behind = Pace.of_bytes(), 0.0
+    for _ in range(100):
+        behind += 3 * 200_000
+        amount = min(behind, pace.bound)
+        behind -= amount
+        pace.note(int(amount), 3.0, int(behind))
+    assert behind == 0

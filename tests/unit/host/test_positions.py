@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
+
 import headrace as hr
+from headrace.columnar import hash_rows
 from headrace.host.driving.positions import HORIZON, FilePositions
 from headrace.io.files import FileOrder
 from headrace.plan.nodes import Source
@@ -47,6 +50,17 @@ def test_files_that_wait_for_their_turn_hold_the_horizon_back(tmp_path: Path):
     found = read.pending()
     read.take([found[2]])  # as another order would have it
     assert names(read) == ["a.csv", "b.csv"]
+
+
+def test_a_file_from_the_future_makes_no_other_file_old(tmp_path: Path):
+    read = FilePositions(positions(tmp_path).source, clock=lambda: 100 * DAY)
+    write(tmp_path, "early.csv", 99)
+    write(tmp_path, "future.csv", 4000)
+    read.take(read.pending())
+    write(tmp_path, "now.csv", 100)
+    write(tmp_path, "old.csv", 100 - WEEK - 1)
+    assert names(read) == ["now.csv"]
+    assert read.news["old_files"] == 1
 
 
 def test_a_plan_of_an_earlier_driver_forgets_nothing(tmp_path: Path):
@@ -135,3 +149,81 @@ def test_by_name_a_file_behind_the_horizon_is_counted(tmp_path: Path):
     write(tmp_path, "a.csv", 100 - WEEK - 1)
     assert names(read) == []
     assert read.news["old_files"] == 1
+
+
+def test_a_file_without_a_byte_is_read_when_it_has_some(tmp_path: Path):
+    """A program creates a file, and the query lists it before the program has written to it."""
+    (tmp_path / "a.csv").touch()
+    read = positions(tmp_path)
+    read.take(read.pending())
+    write(tmp_path, "a.csv", 1)
+    assert names(read) == ["a.csv"]
+    assert read.news == {"old_files": 0, "changed_files": 0, "missing_files": 0}
+
+
+def test_names_of_many_batches_are_few_segments(tmp_path: Path):
+    """Every commit has all of them."""
+    read, taken = positions(tmp_path), set[str]()
+    for number in range(100):
+        write(tmp_path, f"{number:03d}.csv", 1 + number / 10_000)
+        files = read.pending()
+        taken |= {file.path for file in files}
+        read.take(files)
+        assert len(read.seen.segments) <= 20
+    assert len(taken) == 100
+    again = positions(tmp_path)
+    again.restore(read.saved(), {segment.name: segment for segment in read.seen.segments})
+    assert names(again) == []
+
+
+def test_names_of_files_that_are_removed_once_they_are_read_are_not_kept(tmp_path: Path):
+    read = positions(tmp_path)
+    read.passing = True
+    for number in range(5):
+        write(tmp_path, f"{number}.csv", 1 + number)
+        (file,) = read.pending()
+        assert not read.has_read(file)
+        read.take([file])
+        assert read.has_read(file)
+        assert read.seen.rows == 0
+    (tmp_path / "4.csv").unlink()
+    again = positions(tmp_path)
+    again.restore(read.saved(), {})
+    assert (names(again), again.newest) == ([], 5 * DAY)
+    write(tmp_path, "5.csv", 6)
+    assert names(again) == ["5.csv"]
+
+
+def test_held_files_are_read_in_the_batches_of_another_query(tmp_path: Path):
+    for day, name in enumerate(("a.csv", "b.csv", "c.csv", "d.csv")):
+        write(tmp_path, name, day)
+    old, new = positions(tmp_path), positions(tmp_path, most=1)
+    a, b, c, _ = old.pending()
+    old.take([b, c], 3)
+    old.take([a], 5)
+    new.hold = old.batches()
+    assert names(new) == ["b.csv", "c.csv"]
+    new.take(new.pending(), 0)
+    assert names(new) == ["a.csv"]
+    new.take(new.pending(), 1)
+    assert names(new) == []
+    assert [new.batches()(file) for file in (a, b, c)] == [5, 3, 3]
+
+
+def test_an_earlier_headrace_did_not_save_batches(tmp_path: Path):
+    for day, name in enumerate(("a.csv", "b.csv", "c.csv")):
+        write(tmp_path, name, day)
+    earlier, old, new = positions(tmp_path), positions(tmp_path), positions(tmp_path, most=1)
+    a, b, c = earlier.pending()
+    earlier.take([a, b], 3)
+    rows = earlier.seen.scan()
+    assert rows is not None
+    times = np.array([a.modified, b.modified])
+    earlier.seen.replace(rows.drop_columns(["batch"]), hash_rows(rows.select(["path"])), times)
+    old.restore(earlier.saved(), {segment.name: segment for segment in earlier.seen.segments})
+    old.take([c], 4)
+    new.hold = old.batches()
+    for name in ("a.csv", "b.csv", "c.csv"):
+        assert names(new) == [name]
+        new.take(new.pending(), 0)
+    assert [new.batches()(file) for file in (a, b, c)] == [-1, -1, 4]

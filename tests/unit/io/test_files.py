@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ import pytest
 import headrace as hr
 from headrace.errors import PlanError, SourceError
 from headrace.io.files import ListedFile, behind_link, changed_or_new, list_files, listing
+from headrace.io.origins import Files
+from headrace.io.reading import read_listed
+from headrace.plan.nodes import Source
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are lost here on purpose
 
@@ -217,3 +221,22 @@ def test_files_of_equal_time_are_read_by_name_in_process_and_in_histories(tmp_pa
     run = stream.run()
     assert next(iter(run.counts.values()))["accepted"] == 8, "none is late in the order of names"
     assert stream.history(engine="duckdb").cht().num_rows == 8
+
+
+def test_files_that_headrace_wrote_may_have_new_times(tmp_path: Path):
+    """A checkpoint that was copied by `cp`, and contains its input; a file of a user with a new time was changed."""
+    path = tmp_path / "0.jsonl"
+    path.write_text('{"t": 1, "v": 1}\n')
+    node = hr.read_json(str(path), "t LONG, v LONG", lifetime=hr.point("t"), bad_rows="raise").node
+    assert isinstance(node, Source)
+    assert isinstance(node.origin, Files)
+    listed = ListedFile.now(str(path))
+    assert listed is not None
+    os.utime(path, (1, 1))
+    with pytest.raises(SourceError, match="was changed after it was listed"):
+        list(read_listed(node, listed))
+    own = replace(node, origin=replace(node.origin, label="1 events"))
+    assert [block.file for block in read_listed(own, listed)] == ["same"]
+    path.write_text('{"t": 1, "v": 10}\n')
+    with pytest.raises(SourceError, match="was changed after it was listed"):
+        list(read_listed(own, listed))

@@ -194,11 +194,11 @@ def test_a_receiver_that_cannot_write_says_so(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Spool, "write", full)
-    told = threading.Event()
+    failed = threading.Event()
     receiver = Receiver(origin(serve(sends(b"a,1\n")).port), tmp_path, pauses=QUICK)
-    receiver.on_failure = told.set
+    receiver.on_failure = failed.set
     receiver.start()
-    assert told.wait(PATIENCE)
+    assert failed.wait(PATIENCE)
     assert receiver.wait(PATIENCE)
     assert isinstance(receiver.failure, OSError)
 

@@ -187,6 +187,9 @@ def test_a_loop_has_dates_if_its_seed_or_another_stream_has():
     for seed, other, dates in ((DATES, NUMBERS, True), (NUMBERS, DATES, True), (NUMBERS, NUMBERS.shift(1), False)):
         loop = reached(seed, other)
         assert (loop.node.dates, result(loop)) == (dates, {dates})
+    assert loop.node.with_inputs(
+        DATES.node, DATES.shift(1).select("k").node
+    ).dates  # as of a table, when it is followed
 
 
 def test_arrivals_in_memory_are_dates_if_they_come_from_dates():

@@ -12,11 +12,13 @@ import pyarrow as pa
 from tests.fixtures.waiting import PATIENCE
 
 from headrace.errors import AccessError, HeadraceError, ServerError, SqlError, SubscriptionError, UnknownColumn
+from headrace.metrics.queries import OperatorFigures, QueryFigures, Reached
 from headrace.server.access import LOCAL, check_role, needs
 from headrace.server.access.tokens import Tokens
 from headrace.server.interface import Form, Insert, Inserted, Reply, RowsReply, Said, Subscribed, SubscribedRows, Who
 from headrace.sql.parse import parse
 from headrace.time import INFINITY
+from headrace.tracing.traced import TracedRun
 
 SCHEMA = pa.schema(
     [("kind", pa.string()), ("le", pa.int64()), ("re", pa.int64()), ("re_new", pa.int64()), ("n", pa.int64())]
@@ -59,12 +61,25 @@ class StandIn:
             "queries": {"q": "running", "old": "stopped"},
         }
 
-    def reports(self) -> Mapping[str, Mapping[str, Any]]:
-        report = {
-            "batch": 3, "cti": "2024-01-01T00:00:00Z", "counts": {"numbers": {"rows": 5, "late": 1}},
-            "operators": [{"operator": "join", "rows": 2, "bytes": 64}],
-        }  # fmt: skip
-        return {"q": {"report": report, "batch_seconds": [0.5, 0.25]}}
+    def query_figures(self) -> Sequence[QueryFigures]:
+        return [
+            QueryFigures(
+                "q", "running", 3, counts={"numbers": {"rows": 5, "late": 1}}, batch_seconds=[0.5, 0.25],
+                sources=[Reached("numbers", 1704067200_000000, 1704067200_000000, dates=True)],
+                operators=[OperatorFigures("join", 2, 64, "numbers")],
+            )
+        ]  # fmt: skip
+
+    def trace(self, name: str, *, batch_rows: int | None = None, batches: tuple[int, int] | None = None) -> TracedRun:
+        raise ServerError("nothing is traced here", given=f"{name}, {batch_rows}, {batches}")
+
+    def watch(self, query: str | None = None, part: str = "now", since: float = 0.0) -> Mapping[str, Any]:
+        if query not in (None, "q"):
+            raise ServerError(f"there is no query {query!r}", given=query, allowed="q")
+        return {"query": query, "part": part, "since": since}
+
+    def check(self, who: Who, text: str, caret: int | None) -> Mapping[str, Any]:
+        return {"error": None, "checked": [who.name, text, caret]}
 
     def figures(self) -> Mapping[str, Any]:
         return {"subscribers": len(self.subscribed), "log_bytes": dict.fromkeys(self.streams, 100)}

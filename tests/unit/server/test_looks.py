@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.errors import HeadraceError, SqlError
+from headrace.host.driving.past import PHASES
 from headrace.server.client import connect
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import RowsReply, Who
@@ -84,6 +85,52 @@ def test_state_says_what_holds_it(process: ServerProcess):
     assert "has not closed them" in row["held_by"]
 
 
+def test_batches_say_what_they_did(process: ServerProcess):
+    """Four batches, of which queries that run together have three in common; each has its own part of them."""
+    rows = run(process.server, "SHOW BATCHES FOR minutes")[0]
+    read = [row for row in rows if row["rows"]]
+    assert [(row["rows"], row["accepted"], row["diverted"]) for row in read] == [(1, 1, 0), *[(1, 0, 1)] * 3]
+    assert [json.loads(row["sources"]) for row in read][1] == {
+        "clients of sales": {"rows": 1, "diverted": 1, "late": 1}
+    }
+    assert {row["cti"] for row in read} == {"2024-05-01T12:09:59Z"}
+    for row in rows:
+        assert row["seconds"] == pytest.approx(sum(row[phase] for phase in PHASES), abs=1e-4)
+        assert row["lag"] == pytest.approx(row["at"].timestamp() - 1714565399, abs=0.01)
+        assert (row["state_rows"] == 1) == (row["state_bytes"] > 0)
+    quiet = [row for row in run(process.server, "SHOW BATCHES FOR quiet")[0] if row["rows"]]
+    assert [(row["changes"], row["corrections"], row["state_rows"]) for row in quiet] == [(1, 0, 0), *[(0, 0, 0)] * 3]
+    assert len(run(process.server, "SHOW BATCHES LIMIT 2")[0]) == 4
+
+
+def test_rates_are_sums_of_seconds(process: ServerProcess):
+    """However many batches a second has."""
+    rows = run(process.server, "SHOW RATES FOR minutes")[0]
+    batches = run(process.server, "SHOW BATCHES FOR minutes")[0]
+    assert sum(row["batches"] for row in rows) == len(batches)
+    for name in ("rows", "accepted", "diverted", "changes", "corrections"):
+        assert sum(row[name] for row in rows) == sum(row[name] for row in batches)
+    assert all(row["at"].microsecond == 0 for row in rows)
+
+
+def test_corrections_are_counted(tmp_path: Path):
+    """An answer that a late row replaces is a removal; a stopped query keeps its batches, a new start has none."""
+    with HeadraceServer(tmp_path, durable=False) as server:
+        run(server, "CREATE STREAM s (a LONG, ts DATETIME) ORDER BY ts WITH PROGRESS ADVANCE 1 h")
+        run(server, "QUERY q AS SELECT sum(a) AS a FROM s [TUMBLING 10 s]")
+        query = server.objects["q"].query
+        assert query is not None
+        for time in (5, 12, 6):
+            server.connect(Who("ann", "admin")).insert("s", [{"a": 1, "ts": f"2024-05-01T12:00:{time:02}Z"}])
+            query.process_all_available()
+        rows = [row for row in run(server, "SHOW BATCHES FOR q")[0] if row["rows"]]
+        assert [(row["changes"], row["corrections"]) for row in rows] == [(0, 0), (1, 0), (2, 1)]
+        run(server, "STOP QUERY q")
+        assert [row for row in run(server, "SHOW BATCHES FOR q")[0] if row["rows"]] == rows
+    with HeadraceServer(tmp_path, durable=False) as server:
+        assert not [row for row in run(server, "SHOW BATCHES FOR q")[0] if row["rows"]]
+
+
 def test_the_log_of_a_query(process: ServerProcess):
     (rows,) = run(process.server, "SHOW LOG FOR quiet")
     assert rows[0]["message"] == "created by ann"
@@ -99,7 +146,7 @@ def test_a_query_that_is_not_there(process: ServerProcess):
     assert caught.value.instead == "minutes"
 
 
-@pytest.mark.parametrize("what", ["diverted", "log", "state"])
+@pytest.mark.parametrize("what", ["batches", "diverted", "log", "rates", "state"])
 def test_routes(process: ServerProcess, what: str):
     assert process.http is not None
     with connect(process.http.url) as client:
@@ -134,6 +181,8 @@ def test_commands(process: ServerProcess):
     assert items(json.loads(shown("diverted", "minutes", "--rows", "1", "--json"))) == ["z"]
     assert shown("diverted", "minutes").count("late: its sync time") == 3
     assert json.loads(shown("state", "--json"))[0]["rows"] == 1
+    assert json.loads(shown("batches", "minutes", "--rows", "1", "--json"))[0]["diverted"] == 1
+    assert sum(row["rows"] for row in json.loads(shown("rates", "minutes", "--json"))) == 4
     assert "has not closed them" in shown("state", "minutes")
     assert "created by ann" in shown("logs", "minutes")
     assert json.loads(shown("logs", "minutes", "--json"))[0]["message"] == "created by ann"

@@ -7,44 +7,15 @@ import logging
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.server.core import HeadraceServer
 from headrace.server.interface import Who
-from headrace.server.metrics import JsonLines, Metrics, query_metrics
-from headrace.time import INFINITY, NEG_INFINITY
+from headrace.server.metrics import JsonLines, Metrics
 
 NOW = datetime(2024, 1, 1, 0, 1, tzinfo=UTC)
-
-
-def values(report: dict[str, Any] | None, name: str) -> list[float]:
-    found = query_metrics({"ok": True, "queries": {"q": "running"}}, {"q": {"report": report}}, NOW)
-    return [sample.value for metric in found for sample in metric.samples if sample.name == name]
-
-
-@pytest.mark.parametrize(
-    ("cti", "shown", "lag"),
-    [
-        ("2024-01-01T00:00:00Z", [1704067200.0], [60.0]),
-        ("∞", [], []),
-        ("-∞", [], []),
-        (17, [17.0], []),
-        (INFINITY, [], []),
-        (NEG_INFINITY, [], []),
-    ],
-)
-def test_a_cti_is_a_date_or_a_number(cti: object, shown: list[float], lag: list[float]):
-    report = {"batch": 1, "cti": cti}
-    assert values(report, "headrace_cti") == shown
-    assert values(report, "headrace_cti_lag_seconds") == lag
-
-
-def test_a_query_without_a_batch_has_a_state():
-    assert values(None, "headrace_query_state") == [1.0]
-    assert values({}, "headrace_batch") == []
 
 
 def test_logs_are_lines_of_json_without_secrets():

@@ -272,6 +272,22 @@ def test_old_rows_of_a_stream_that_clients_feed_are_removed(tmp_path: Path):
         assert [row["x"] for row in rows_of(client, "SELECT x FROM late")] == [4, 5, 6, 7]
 
 
+def test_a_stream_keeps_rows_up_to_a_size(tmp_path: Path):
+    with HeadraceServer(tmp_path, durable=False) as server:
+        client = server.connect(Who("ada", "admin"))
+        done(
+            client, "CREATE STREAM s (x LONG, ts LONG) ORDER BY ts WITH PROGRESS ADVANCE 1",
+            "ALTER STREAM s SET retention = '365 days, 8 kB'",
+        )  # fmt: skip
+        log = server.objects["s"].log
+        assert log is not None
+        for part in range(20):
+            client.insert("s", [{"x": n, "ts": n} for n in range(100 * part, 100 * part + 100)])
+            server.retention.look()
+            assert sum(log.sizes()) < 20_000
+        assert 0 < log.kept < log.end == 2000
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

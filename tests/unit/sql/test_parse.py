@@ -472,3 +472,11 @@ def test_a_conflict_would_be_seen(caplog: pytest.LogCaptureFixture, monkeypatch:
 def test_types(text: str, type: str):
     assert parse_expression(text) == s.Cast(A, name(type))
     assert parse_expression(to_sql(parse_expression(text))) == s.Cast(A, name(type))
+
+
+@pytest.mark.parametrize("word", ["both", "leading", "trailing"])
+def test_the_sides_of_trim_are_names_elsewhere(word: str):
+    column = s.Column(s.Name(word))
+    assert parse_expression(f"sum({word})") == s.Call((s.Name("sum"),), (column,))
+    assert parse_expression(f"count({word}.*)") == s.Call((s.Name("count"),), (s.Star(s.Name(word)),))
+    assert parse_expression(f"trim({word} ' ' FROM x)") == parse_expression(f"trim({word} FROM x)")

@@ -169,7 +169,7 @@ def test_a_query_that_follows_the_directory_refuses_merged_files(tmp_path: Path)
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"compact": 1}, "compact is a number of batches"),
-    ({"format": "jsonl"}, "only Parquet is compacted"),
+    ({"format": "jsonl", "sort_by": ("x",), "encoding": "final"}, "only Parquet is sorted and compacted"),
     ({"path": "s3://bucket/out"}, "cannot be merged into others in one step on an object store"),
 ])  # fmt: skip
 def test_what_cannot_be_compacted_is_refused(options: dict[str, Any], message: str):

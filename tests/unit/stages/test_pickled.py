@@ -239,6 +239,6 @@ def test_a_driver_refuses_them_before_it_runs_anything(tmp_path: Path):
     first.run(plan)
     driver(stream).open()
     LOADED.clear()
-    with pytest.raises(CheckpointError, match="is pickled and was saved by another query"):
+    with pytest.raises(CheckpointError, match="was upgraded to another one"):
         driver(stream, rows).open()
     assert LOADED == []

@@ -5,6 +5,9 @@ crash of a driver and the start of the next one in its place. `explore` visits e
 to, and raises `Broken` with the way there if a promise does not hold. Processes are programs over the calls, as in
 `headrace.store`, step for step; a plan is known by who wrote it, a file by its batch and epoch.
 
+A *change* is a process that commits a batch without input and output: an upgrade or a division among other buckets. The
+batches after it are of the next version, and a driver of another version must not make them.
+
 `faults` change the protocol in one place each: the model must notice.
 """
 
@@ -27,6 +30,9 @@ class Commit(NamedTuple):
     epoch: int
     plan: int
     files: frozenset[File]
+    version: int = 0
+    #: Whether it is the batch of a change.
+    change: bool = False
 
 
 class Store(NamedTuple):
@@ -61,6 +67,11 @@ class Driver(NamedTuple):
     own: bool = False
     starting: bool = True
     crashes: int = 0
+    #: The version that it drives, or that it changes; and whether it changes it.
+    version: int = 0
+    changes: bool = False
+    #: The step with which it starts.
+    first: str = "list epochs"
 
     @property
     def batch(self) -> int:
@@ -83,7 +94,7 @@ class Reader(NamedTuple):
 
 Process = Driver | Reader
 State = tuple[Store, tuple[Process, ...]]
-ENDED = ("done", "superseded")
+ENDED = ("done", "superseded", "changed", "refused")
 
 
 def newest(commits: frozenset[Commit]) -> Commit | None:
@@ -111,9 +122,14 @@ class Protocol:
             return
         yield process.step, *self._steps[process.step](store, process)
         if isinstance(process, Driver) and process.crashes:
-            yield "crash", store, Driver(crashes=process.crashes - 1)
+            left = process.crashes - 1
+            yield "crash", store, Driver(process.first, crashes=left, changes=process.changes, first=process.first)
 
     # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _do_look_at_version(self, store: Store, me: Driver) -> tuple[Store, Driver]:
+        last = newest(store.commits)
+        return store, me.go("list epochs", version=last.version if last is not None else 0)
 
     def _do_list_epochs(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         return store, me.go("create epoch", seen=max(store.epochs, default=0) + 1)
@@ -154,22 +170,31 @@ class Protocol:
 
     def _do_read_last(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         if me.found == (-1,):
-            return store, me.go("create plan", found=())
+            return store, me.go("refused" if me.changes else "create plan", found=())
         found = [c for c in store.commits if c.batch == me.found[0]]
         if not found:
             return store, self._look_again(me)
+        if self._is_another(me, found[0]):
+            return store, me.go("superseded")
         if "no resume" in self.faults:
             return store, me.go(self._next(found[0]), last=found[0], found=())
         return store, me.go("look at sink", last=found[0], found=())
+
+    def _is_another(self, me: Driver, found: Commit) -> bool:
+        """Whether a commit is of another version than the one that a process drives or changes."""
+        return found.version != me.version and "version ignored" not in self.faults
 
     # --- publishing --------------------------------------------------------------------------------------------------
 
     def _do_look_at_sink(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         assert me.last is not None
         there = {n for n, _ in store.sink}
+        if me.changes:
+            ready = me.last.change or me.last.batch in there or "change unpublished" in self.faults
+            return store, me.go("write data" if ready else "refused")
         if me.starting and any(n > me.last.batch for n in there):
             return store, self._look_again(me)  # an older driver has published more
-        if me.last.batch in there:
+        if me.last.batch in there or me.last.change:  # a change has nothing to publish
             return store, self._published(me)
         return store, me.go("publish")
 
@@ -231,7 +256,8 @@ class Protocol:
     def _commit(self, me: Driver) -> Commit:
         """Names what the batch wrote, and what the batch before wrote: state lives for two batches."""
         before = frozenset(f for f in me.last.files if f[0] == me.batch - 1) if me.last is not None else frozenset()
-        return Commit(me.batch, me.epoch, me.plan, before | {(me.batch, me.epoch)})
+        files = before | {(me.batch, me.epoch)}
+        return Commit(me.batch, me.epoch, me.plan, files, me.version + me.changes, me.changes)
 
     def _do_create_commit(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         commit = self._commit(me)
@@ -253,6 +279,8 @@ class Protocol:
             raise Broken(f"{commit} is the second of its batch")
         if commit.batch != len(store.counted):
             raise Broken(f"{commit} leaves a gap")
+        if store.counted and commit.version < store.counted[-1].version:
+            raise Broken(f"{commit} is of an older version than {store.counted[-1]}")
         if store.counted and commit.epoch < store.counted[-1].epoch:
             raise Broken(f"{commit} is made by a driver that was superseded, after {store.counted[-1]}")
         return store._replace(counted=(*store.counted, commit))
@@ -261,17 +289,21 @@ class Protocol:
         assert me.last is not None
         if me.last.batch < store.floor and "no floor check" not in self.faults:
             return store, me.go("superseded")
-        return store, me.go("look at sink")
+        return store, me.go("changed" if me.changes else "look at sink")
 
     def _do_list_owner_again(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         if "no owner" not in self.faults and max(store.epochs) != me.epoch:
             return store, me.go("superseded")
+        if me.changes:  # it begins anew from the commit of the other driver
+            return store, self._look_again(me)
         return store, me.go("adopt")
 
     def _do_adopt(self, store: Store, me: Driver) -> tuple[Store, Driver]:
         """Another driver was faster: go on from its commit."""
         found = newest(store.commits)
         if found is None or found.batch != me.batch:
+            return store, me.go("superseded")
+        if self._is_another(me, found):
             return store, me.go("superseded")
         return store, me.go("look at sink", last=found, own=False)
 
@@ -375,12 +407,13 @@ class Protocol:
             raise Broken(f"published twice: {store.sink}")
         if len({n for n, _ in store.tried}) != len(store.tried):
             raise Broken(f"a batch is tried with another plan: {store.tried}")
-        drivers = [p for p in processes if isinstance(p, Driver)]
+        drivers = [p for p in processes if isinstance(p, Driver) and not p.changes]
+        changed = {commit.batch for commit in store.counted if commit.change}
         if any(d.step == "done" for d in drivers):
-            missing = set(range(self.batches)) - {n for n, _ in store.sink}
+            missing = set(range(self.batches)) - {n for n, _ in store.sink} - changed
             if missing:
                 raise Broken(f"a driver is done, and {missing} are not published")
-        if all(d.step == "superseded" for d in drivers):
+        if all(d.step == "superseded" for d in drivers) and not any(p.changes for p in processes if p not in drivers):
             raise Broken("every driver believes that another one drives")
 
 

@@ -3,6 +3,9 @@
 The input is a row of numbered items. A task has those of its bucket, reads what its bucket has had before from the last
 commit, and stages both: so an output is right only if every batch had the state it should have, and every item once.
 Most items go round a loop, too: each of them so many times, and from one bucket to the other.
+
+The query may change while it runs: `changing.py` divides its state among other buckets, upgrades it to another version,
+and adds a published stream.
 """
 
 from __future__ import annotations
@@ -14,14 +17,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.store.world import Actor, Broken, Chaos, MemoryDirectory, MemoryStorage, World
+from tests.unit.store.world import Actor, Broken, Chaos, MemoryDirectory, MemoryStorage, World, version_of
 
 from headrace.errors import HeadraceError, Superseded
 from headrace.host.driving import driver as driver_module
 from headrace.host.driving import publish as publish_module
+from headrace.host.driving.delivery import deliver, deliveries_of
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.plan import Batch, Executor, Job
 from headrace.host.driving.publish import Publisher
+from headrace.io.adapter import SinkAdapter
 from headrace.io.files import ListedFile
 from headrace.io.formats import Format
 from headrace.io.origins import Files
@@ -34,15 +39,21 @@ from headrace.store import cleanup as cleanup_module
 from headrace.store import log as log_module
 from headrace.store.blocks import BlockReader, write_blocks
 from headrace.store.cleanup import Cleaner, pinned
-from headrace.store.log import Log
+from headrace.store.log import Commit, Log
 
 BUCKETS = 2
 MOST_SEGMENTS = 3
+Items_ = Sequence[tuple[int, int]]
 SOURCE = SimpleNamespace(origin=Files("input", Format("csv")), fingerprint="source", policy=None, lifetime=None)
-LINE = SimpleNamespace(
-    sources=(SOURCE,), outputs=(SimpleNamespace(fingerprint="out", name="out", schema=None),), depth=1, at=lambda _: ()
-)
 SINK = FileSink("final", (), "output")
+
+
+def line_of(version: int = 0, *, outputs: int = 1) -> Any:
+    """The plan of a version of the query."""
+    found = tuple(SimpleNamespace(fingerprint=f"out {i}", name=f"out {i}", schema=()) for i in range(outputs))
+    return SimpleNamespace(
+        sources=(SOURCE,), outputs=found, depth=1, at=lambda _: (), fingerprint=f"version {version}"
+    )  # fmt: skip
 
 
 class Items:
@@ -60,7 +71,7 @@ class Items:
     def pending(self, most_bytes: int, *, thorough: bool) -> list[ListedFile]:  # noqa: ARG002 - see `waiting`
         return [ListedFile(i, "item", 1) for i in range(self.next, World.current.arrived)][: self.most]
 
-    def take(self, files: Sequence[ListedFile]) -> None:
+    def take(self, files: Sequence[ListedFile], batch: int) -> None:  # noqa: ARG002 - as the driver calls it
         if [file.modified for file in files] != list(range(self.next, self.next + len(files))):
             raise Broken(f"{files} are taken, {self.next} is next")
         self.next += len(files)
@@ -92,11 +103,12 @@ def trips_of(item: int) -> int:
     return item % 4
 
 
-def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> list[Message]:
+def run_task(query: Query, version: int, batch: Batch, bucket: int, buckets: int) -> list[Message]:
     """Read the state of the last commit or trip, add the items of a batch to it, stage both; feed some back.
 
     An item stands with how often it has been round.
     """
+    storage, inline = query.storage, query.inline
     read = [(file.modified, 0) for files in batch.plan.files.values() for file in files]
     segments: dict[str, list[tuple[int, int]]] = {}
     if batch.number or batch.trip:
@@ -108,19 +120,23 @@ def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> 
         found = {name: [tuple(pair) for pair in json.loads(text)] for name, text in blocks.items()}
         segments = {name: found[name] for name in names}
         read += [pair for name in last.record["feedback"] for pair in found[name]]
-    items = [(item, times) for item, times in read if (item + times) % BUCKETS == bucket]
+    items = [(item, times) for item, times in read if (item + times) % buckets == bucket]
     before = [item for segment in segments.values() for item in segment]
     merged = len(segments) >= MOST_SEGMENTS
     new = World.current.name()
     blocks = {new: json.dumps(before + items if merged else items).encode()}
     written = write_blocks(storage, batch.number, batch.epoch, blocks, inline)
-    staged = MemoryDirectory("output").stage(batch.number, (bucket, before, items))
+    staged = MemoryDirectory("output").stage(batch.number, (buckets, bucket, before, items))
     alive = [new] if merged else [*segments, new]
     state = {
         "level": 1, "bucket": bucket, "token": new, "trips": {}, "written": written.to_json(),
-        "operators": {"sum": {"traces": {"items": {"floor": 0, "segments": alive}}}},
+        "operators": {
+            "sum": {"scalars": {}, "traces": {"items": {"floor": 0, "segments": alive}}},
+            f"version {version}": {"scalars": {}, "traces": {}},
+        },
     }  # fmt: skip
     messages = [Message(bucket, STATE, extra=state), Message(bucket, RESULT, None, Progress(), {"staged": [staged]})]
+    messages += query.more_rows(batch, bucket, items)
     if bucket == 0:
         messages.append(Message(0, REPORTS, extra={"files": {"source": len(items)}}))
     if again := [(item, times + 1) for item, times in items if times < trips_of(item)]:
@@ -134,8 +150,12 @@ def run_task(storage: MemoryStorage, batch: Batch, bucket: int, inline: int) -> 
 class Tasks(Executor):
     """Runs a task for each bucket as an actor of its own, some of them twice, and those that fail again."""
 
-    def __init__(self, query: Query) -> None:
-        self.query, self.world = query, query.world
+    def __init__(self, query: Query, job: Job, version: int) -> None:
+        self.query, self.world, self.job, self.version = query, query.world, job, version
+
+    def deliver(self, commit: Commit) -> None:
+        for part in deliveries_of(self.job, commit):
+            deliver(self.job, commit, part)
 
     def run(self, batch: Batch) -> list[Message]:
         world = self.world
@@ -144,13 +164,14 @@ class Tasks(Executor):
         if plan != first and batch.number >= world.floor():
             raise Broken(f"batch {batch.number} is tried with another plan")
         found: dict[int, list[Message]] = {}
-        for bucket in range(BUCKETS):
+        buckets = self.job.buckets
+        for bucket in range(buckets):
             self._attempts(batch, bucket, found)
-        world.wait(lambda: len(found) == BUCKETS)
+        world.wait(lambda: len(found) == buckets)
         failed = next((error for error in found.values() if isinstance(error, Exception)), None)
         if failed is not None:
             raise failed
-        return [message for bucket in range(BUCKETS) for message in found[bucket]]
+        return [message for bucket in range(buckets) for message in found[bucket]]
 
     def _attempts(self, batch: Batch, bucket: int, found: dict[int, Any]) -> None:
         world, driver = self.world, self.world.actor
@@ -160,7 +181,7 @@ class Tasks(Executor):
             nonlocal left
             actor = world.actor
             try:
-                result = run_task(self.query.storage, batch, bucket, self.query.inline)
+                result = run_task(self.query, self.version, batch, bucket, self.job.buckets)
                 found.setdefault(bucket, result)
             except (HeadraceError, FileNotFoundError) as error:
                 driver.hurt |= actor.hurt
@@ -192,16 +213,28 @@ class Query:
         self.twice = pick([0.0, 0.3])
         self.max_trips = [1, 2, None]
         self.drivers: list[Actor] = []
+        #: The sinks beside the directory, by output.
+        self.services: dict[int, SinkAdapter] = {}
 
     def driver(self) -> Driver:
-        job = Job("job", LINE, BUCKETS, self.storage, (SINK,))
-        publisher = Publisher(LINE.outputs, [SINK], self.storage)
+        buckets, version = self.found()
+        line = line_of(version, outputs=1 + len(self.services))
+        job = Job("job", line, buckets, self.storage, (SINK,), adapters=self.services, owner="query")
+        tasks = Tasks(self, job, version)
+        publisher = Publisher(line.outputs, [SINK, *self.services.values()], self.storage, tasks)
         trips = self.world.random.choice(self.max_trips)
-        driver = Driver(
-            job, Tasks(self), publisher, lambda: 0, files_per_batch=2, max_trips=trips, trip_seconds=math.inf
-        )
-        driver._cleaner = Cleaner(driver.log, self.kept)
+        driver = Driver(job, tasks, publisher, lambda: 0, files_per_batch=2, max_trips=trips, trip_seconds=math.inf)
+        driver.cleaner = Cleaner(driver.log, self.kept)
         return driver
+
+    def found(self) -> tuple[int, int]:
+        """The number of buckets and the version with which a driver starts: those of the last commit now."""
+        last = Log(self.storage).last() if self.world.folders["commits"] else None
+        return (BUCKETS, 0) if last is None else (last.record["buckets"], version_of(last))
+
+    def more_rows(self, batch: Batch, bucket: int, items: Items_) -> list[Message]:  # noqa: ARG002 - see `changing.py`
+        """The messages of a task for outputs beside the directory."""
+        return []
 
     def drive(self) -> None:
         """What a driver does: all there is."""
@@ -263,18 +296,22 @@ class Query:
         self.check_litter()
 
     def check_output(self) -> None:
-        world, had = self.world, [[], []]
-        if sorted(world.published) != sorted(world.counted):
-            raise Broken(f"published: {sorted(world.published)}, committed: {sorted(world.counted)}")
+        world, had = self.world, list[tuple[int, int]]()
+        wanted = [batch for batch in sorted(world.counted) if world.has_parts(batch)]
+        if sorted(world.published) != wanted:
+            raise Broken(f"published: {sorted(world.published)}, committed: {wanted}")
         for batch in sorted(world.published):
-            for bucket, before, items in world.published[batch]:
-                if before != had[bucket]:
-                    raise Broken(f"batch {batch} began with {before}, and {had[bucket]} came before")
-                had[bucket] += items
-        pairs = [(item, times) for item in range(self.items) for times in range(trips_of(item) + 1)]
-        everything = [[pair for pair in pairs if sum(pair) % BUCKETS == bucket] for bucket in range(BUCKETS)]
-        if [sorted(items) for items in had] != everything:
-            raise Broken(f"the answer is {had}, not {everything}")
+            for buckets, bucket, before, items in world.published[batch]:
+                own = [pair for pair in had if sum(pair) % buckets == bucket]
+                if sorted(before) != sorted(own):
+                    raise Broken(f"batch {batch} began with {before}, and {own} came before")
+                had += items
+        if sorted(had) != self.everything():
+            raise Broken(f"the answer is {sorted(had)}, not {self.everything()}")
+
+    def everything(self) -> list[tuple[int, int]]:
+        """All items, with how often they have been round."""
+        return sorted((item, times) for item in range(self.items) for times in range(trips_of(item) + 1))
 
     def check_litter(self) -> None:
         world = self.world
@@ -289,9 +326,9 @@ class Query:
         assert not world.actors
 
 
-def simulate(seed: int, scenario: Callable[[Query], None]) -> Query:
+def simulate(seed: int, scenario: Callable[[Any], None], kind: type[Query] = Query) -> Query:
     """A whole run; a failure says its seed."""
-    query = Query(seed)
+    query = kind(seed)
     try:
         scenario(query)
         query.finish()

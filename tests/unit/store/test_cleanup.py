@@ -28,13 +28,13 @@ def claimed(storage: LocalStorage) -> Log:
     return log
 
 
-def run_batch(log: Log, ledger: Ledger, batch: int) -> Commit:
+def run_batch(log: Log, ledger: Ledger, batch: int, **record: Any) -> Commit:
     """A batch that makes a block in a file, and litter."""
     log.plan(batch, {})
     write_blocks(log.storage, batch, log.epoch, {"litter": b"x"}, inline=0)
     ledger.add(write_blocks(log.storage, batch, log.epoch, {str(batch): b"block"}, inline=0))
     ledger.keep([str(n) for n in range(batch - ALIVE + 1, batch + 1)])
-    commit = Commit(batch, log.epoch, {}, dict(ledger.files), dict(ledger.blocks))
+    commit = Commit(batch, log.epoch, record, dict(ledger.files), dict(ledger.blocks))
     assert log.commit(commit)
     return commit
 
@@ -136,3 +136,14 @@ def test_a_damaged_commit_that_is_kept_stops_clean_up(storage: LocalStorage):
     path.write_bytes(data[:-1])
     with pytest.raises(StoreError, match="commits/000000000000"):
         Cleaner(log).clean_up(run_batch(log, ledger, 1))
+
+
+def test_a_recording_ends_though_the_clock_was_ahead(storage: LocalStorage):
+    log, ledger = claimed(storage), Ledger()
+    cleaner = Cleaner(log, kept=2)
+    cleaner.seconds = 3.0
+    floors = []
+    for batch, time in enumerate([9000.0, 9001.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]):
+        cleaner.clean_up(run_batch(log, ledger, batch, time=time))
+        floors.append(log.batches()[0])
+    assert floors == [0, 0, 0, 0, 0, 0, 3, 4, 5]  # what was made ahead is as old as the batch after it

@@ -14,7 +14,15 @@ SMALL = {
     "two drivers and a reader, 2 batches": (2, (Driver(), Driver(), Reader())),
     "a driver that crashes and a reader, 4 batches": (4, (Driver(crashes=1), Reader())),
 }
+CHANGE = Driver("look at version", changes=True, first="look at version")
+NEW = Driver("look at version", first="look at version")
+SMALL |= {
+    "a driver that crashes and a change, 3 batches": (3, (NEW._replace(crashes=1), CHANGE)),
+    "a driver and a change that crashes, 3 batches": (3, (Driver(), CHANGE._replace(crashes=1))),
+}
 LARGE = {
+    "a driver, a change and a driver after it, 3 batches": (3, (Driver(), CHANGE, NEW)),
+    "a driver and two changes, 3 batches": (3, (Driver(), CHANGE, CHANGE)),
     "two drivers that crash, 2 batches": (2, (Driver(crashes=1), Driver(crashes=1))),
     "three drivers, 2 batches": (2, (Driver(), Driver(), Driver())),
     "two drivers, one crashes, and a reader, 2 batches": (2, (Driver(crashes=1), Driver(), Reader())),
@@ -37,6 +45,8 @@ FAULTS = {
     "clean running batch, clean all epochs": "two drivers, 3 batches",
     "pin after floor": "a driver that crashes and a reader, 4 batches",
     "pins before floor": "a driver that crashes and a reader, 4 batches",
+    "version ignored": "a driver that crashes and a change, 3 batches",
+    "change unpublished": "a driver that crashes and a change, 3 batches",
     "keep one": "two drivers, 3 batches",
     "commits before plans": "two drivers, 3 batches",
     "floor before commits": "two drivers, 3 batches",

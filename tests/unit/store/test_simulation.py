@@ -15,8 +15,8 @@ from hypothesis import settings
 from tests.unit.store.simulated import SINK, Query, install, simulate
 from tests.unit.store.world import Broken, Chaos, MemoryObjects, MemoryStorage
 
-from headrace.host.driving import driver as driver_module
 from headrace.host.driving.publish import Publisher
+from headrace.store import cleanup
 from headrace.store.cleanup import Cleaner
 from headrace.store.log import Log, number_of
 from headrace.store.remote import RemoteStorage
@@ -29,7 +29,7 @@ FIRST = random.randrange(10**9) if FUZZ else 0
 @pytest.fixture(autouse=True)
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-    monkeypatch.setattr(driver_module, "_CLEANED_EVERY", 1)
+    monkeypatch.setattr(cleanup, "_EVERY", 1)
 
 
 # --- what happens ----------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 from greenlet import GreenletExit, greenlet
 
 from headrace.errors import SinkError, StoreError
+from headrace.io.removed import RemovedBatches
 from headrace.pieces import Data, joined
 from headrace.store.log import Commit, number_of
 from headrace.store.remote import RemoteStorage, Unanswered
@@ -43,6 +44,12 @@ class Actor:
     hurt: bool = False
     late: bool = False
     task: bool = False
+    #: A thread of another actor ends with it.
+    process: Actor | None = None
+
+    @property
+    def killed(self) -> bool:
+        return self.dead or (self.process is not None and self.process.dead)
 
 
 @dataclass
@@ -61,6 +68,12 @@ class Chaos:
     longest: int = 400
     #: Calls from and to which the disk is full.
     full: tuple[int, int] = (0, 0)
+
+
+def version_of(commit: Commit) -> int:
+    """The version of the query that has made a commit."""
+    versions = [name for name in commit.record.get("state", ()) if name.startswith("version ")]
+    return max((int(name.split()[1]) for name in versions), default=0)
 
 
 class World:
@@ -113,26 +126,36 @@ class World:
         actor = self.actor
         if actor is None:
             return
-        if actor.dead:
+        if actor.killed:
+            actor.dead = True
             raise GreenletExit
         self.calls += 1
         roll = self.random.random()
         chaos = self.chaos
         if roll < chaos.crash:
-            actor.dead = True
-            raise GreenletExit
+            self._crash(actor)
         if roll < chaos.crash + chaos.sleep * (10 if at_commit else 1):
             actor.asleep = self.calls + self.random.randrange(chaos.longest)
             self.hub.switch()
         elif self.random.random() >= chaos.stay:
             self.hub.switch()
 
+    def _crash(self, actor: Actor) -> NoReturn:
+        """End an actor; a thread does not crash alone."""
+        actor.dead = True
+        if actor.process is not None:
+            actor.process.dead = True
+        raise GreenletExit
+
     def wait(self, ready: Callable[[], bool]) -> None:
         """Let others go on until something is so."""
-        assert self.actor is not None
-        self.actor.ready = ready
+        actor = self.actor
+        assert actor is not None
+        actor.ready = ready
         self.hub.switch()
-        self.actor.ready = None
+        actor.ready = None
+        if actor.killed:
+            raise GreenletExit
 
     def run(self, *, until: Callable[[], bool] = lambda: False) -> None:
         """Let actors go on, one call each, until all are done."""
@@ -179,8 +202,7 @@ class World:
         fate = self._fate(what)
         if fate == "crash":
             assert self.actor is not None
-            self.actor.dead = True
-            raise GreenletExit
+            self._crash(self.actor)
         if fate == "fail":
             raise self._hurt(f"{what} fails")
         if fate == "late":
@@ -241,6 +263,9 @@ class World:
         for file, (length, _) in commit.files.items():
             if len(self.files.get(file, b"")) != length:
                 raise Broken(f"commit {batch} names {file}, which is not there")
+        before = version_of(self.counted[batch - 1]) if batch else 0
+        if version_of(commit) < before:
+            raise Broken(f"version {version_of(commit)} commits batch {batch} after {before}")
         self.counted[batch] = commit
         self.claims.append((commit, max(map(number_of, self.folders["epochs"]))))
 
@@ -265,8 +290,13 @@ class World:
             raise Broken(f"batch {batch} is published by a commit that does not count")
         if parts != self.counted[batch].record["outputs"][0]["parts"]:
             raise Broken(f"batch {batch} is published with other parts than its commit has")
-        if batch and batch - 1 not in self.published:
-            raise Broken(f"batch {batch} is published before batch {batch - 1}")
+        before = next((n for n in range(batch - 1, -1, -1) if self.has_parts(n)), None)
+        if before is not None and before not in self.published:
+            raise Broken(f"batch {batch} is published before batch {before}")
+
+    def has_parts(self, batch: int) -> bool:
+        """Whether a committed batch has something to publish; one that only changes the state has not."""
+        return bool(self.counted[batch].record["outputs"][0]["parts"])
 
     @contextmanager
     def reads(self, batch: int) -> Iterator[None]:
@@ -397,6 +427,14 @@ class MemoryDirectory:
         self.world.has_published(batch, staged)
         self.world.published[batch] = linked
         return True
+
+    def claim(self, owner: str, *, begun: bool) -> None:  # noqa: ARG002 - the directory has one query
+        self.world.pause()
+
+    def removed(self) -> RemovedBatches:
+        """Nothing: no batch is removed on purpose here."""
+        self.world.pause()
+        return RemovedBatches()
 
     def committed(self) -> list[int]:
         return self.world.call("committed", lambda: sorted(self.world.published))

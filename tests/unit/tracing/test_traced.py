@@ -129,5 +129,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert pq.read_table("out/changes.parquet").num_rows == 3 + 2 * 2
     shown = run(app, ["trace", "q.sql:big", "--batch-rows", "1", "--batches", "2..3"])
     assert shown.stdout.splitlines()[1].split(" | ")[-1].strip() == "3"
+    for batches, says in {"3..99": "0 to ", "2..1": "1..2"}.items():
+        refused = run(app, ["trace", "q.sql:big", "--batches", batches])
+        assert isinstance(refused.exception, PlanError)
+        assert says in str(refused.exception)
     wrong = run(app, ["trace", "q.sql:big", "--batches", "x"])
     assert isinstance(wrong.exception, PlanError)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -70,6 +74,23 @@ def test_joins_have_pairs_and_unmatched_parts_their_bounds():
     assert causes(EVENTS.join(OTHERS, on="k").trace().why(y=8, x=3)) == [(3, "a"), (4, "a")]
     unmatched = EVENTS.left_join(OTHERS, on="k").trace()
     assert causes(unmatched.why(x=1, y=None)) == [(0, "a"), (1, "a"), (3, "a")]
+
+
+def test_a_pair_of_a_left_join_has_no_bounds():
+    left = hr.events("le | re | k\n1 | 10 | x")
+    right = hr.events("le | re | k | w\n0 | 5 | x | 7\n5 | 20 | x | 9")
+    why = left.join(right, on="k", how="left").trace().why(w=7)
+    assert [role for role, _ in why.root.causes] == ["pair", "pair"]
+    assert why.inputs["w"].to_pylist() == [None, 7]
+
+
+def test_nulls_of_a_pair_are_no_unmatched_part():
+    left = hr.events("le | re | k\n1 | 10 | x")
+    right = hr.events([{"le": 2, "re": 5, "k": "x", "w": None}, {"le": 5, "re": 7, "k": "x", "w": 9}])
+    trace = left.join(right, on="k", how="left").trace()
+    assert [role for role, _ in trace.why(w=None, le=2).root.causes] == ["pair", "pair"]
+    assert [role for role, _ in trace.why(w=None, le=7).root.causes] == ["unmatched", "ends the match"]
+    assert [role for role, _ in trace.why(w=None, le=1).root.causes] == ["unmatched", "ends the match"]
 
 
 def test_the_top_has_the_event_itself():
@@ -151,3 +172,49 @@ def test_why_a_part_is_no_longer_unmatched():
     left = hr.events("le | re | k | x\n1 | 9 | a | 1\n19 | 20 | b | 2")
     why = left.anti_join(others, on="k").trace(batch_rows=1).why_retracted(k="a", le=1, re=9)
     assert causes(why) == [(2, "a")]
+
+
+def test_the_steps_as_plain_values():
+    why = EVENTS.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count()).trace().why(k="b")
+    found = json.loads(json.dumps(why.as_dict()))
+    first = found["steps"][0]
+    assert (first["le"], first["re"], first["values"]) == (0, 10, {"k": "b", "n": 2})
+    assert first["through"] == "window [0, 10) of k = b"
+    members = [found["steps"][cause["step"]] for cause in first["causes"] if cause["role"] == "member"]
+    assert [(member["le"], member["values"]["x"]) for member in members] == [(2, 2), (6, 2)]
+    assert [row["le"] for row in found["inputs"]] == [2, 6]
+
+
+def test_dates_and_ends_as_plain_values():
+    rows = pa.table({"ts": pa.array([0], pa.timestamp("us", "UTC")), "big": [2**60], "nan": [math.nan]})
+    events = hr.from_arrow(rows, lifetime=hr.edge("ts", key=[]))
+    step = events.trace().why(big=2**60).as_dict()["steps"][0]
+    assert (step["le"], step["re"]) == ("1970-01-01T00:00:00Z", "inf")
+    assert (step["values"]["big"], step["values"]["nan"]) == (str(2**60), "NaN")
+
+
+def test_a_semi_join_has_the_partner_which_keeps_another_away():
+    """Found by `tests/verification/causes.py`: two anti joins, one above the other."""
+    trace = EVENTS.semi_join(OTHERS, on="k").trace()
+    why = trace.why(x=1, le=1)
+    assert {row.get("y") for row in why.inputs.to_pylist()} >= {7, 8}
+    assert "keeps a partner away" in repr(why)
+
+
+def test_a_match_after_another_one_has_the_tuples_of_that():
+    """Found by `tests/verification/causes.py`: a tuple that a condition looks at would begin a match by itself."""
+    tuples = hr.events("le | re | k | x\n1 | 2 | a | 1\n4 | 5 | a | 2\n6 | 7 | a | 3")
+    higher = hr.pattern("A B*", define={"B": col("x") >= hr.prev("x")}, within=4)
+    trace = tuples.group_by("k").match(higher, n=hr.count()).trace()
+    assert sorted(trace.history()["n"].to_pylist()) == [1, 2]
+    assert causes(trace.why(n=1)) == [(1, "a"), (4, "a"), (6, "a")]
+
+
+def test_groups_of_nulls_and_of_long_texts():
+    table = pa.table({"k": [None, "long " * 100], "ts": [1, 2]})
+    counts = hr.from_arrow(table, lifetime=hr.point("ts")).group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count())
+    trace = counts.trace()
+    assert trace.why(k=None).root.through == "window [0, 10) of k = null"
+    long = trace.why(k="long " * 100).root.through
+    assert long.startswith("window [0, 10) of k = long long")
+    assert len(long) < 100

@@ -54,9 +54,13 @@ def _settings(loaded: LoadedQuery, options: Options) -> dict[str, Any]:
     if options.host is HostName.spark or options.follow or options.checkpoint is not None:
         settings.pop("batch_rows", None)
         settings["name"] = options.name
+        if options.metrics_port is not None:
+            settings["metrics_port"] = options.metrics_port
         if options.master is not None:
             settings["master"] = options.master
         if options.checkpoint is not None:
+            settings["record"] = options.record
+            settings["upgrade"] = None if options.upgrade is None else options.upgrade.value.replace("-", " ")
             settings["checkpoint"] = f"{options.checkpoint.rstrip('/')}/{folder_of(str(options.name))}"
     return settings
 
@@ -134,7 +138,8 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
     pairs += loaded.deliveries.values()
     with working(f"{loaded.name}: starting on {settings['host']}"):
         query = start_all(pairs, **settings)
-    print_note(f"{loaded.name} runs until Ctrl-C")
+    shown = f"; its metrics are at {query.metrics_url}" if query.metrics_url is not None else ""
+    print_note(f"{loaded.name} runs until Ctrl-C{shown}")
     try:
         query.await_termination()
         print_note(f"{loaded.name} has ended: there were no new rows for {settings.get('timeout')}")

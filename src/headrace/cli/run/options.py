@@ -13,8 +13,9 @@ from headrace.cli.loading import LoadedQuery
 from headrace.errors import PlanError
 
 __all__ = [
-    "AsAllowRoot", "AsCheckpoint", "AsEngine", "AsFollow", "AsHistory", "AsHost", "AsLate", "AsMaster", "AsName",
-    "AsOutput", "AsSql", "AsTo", "Engine", "HostName", "Late", "Options", "PrintOptions",
+    "AsAllowRoot", "AsCheckpoint", "AsEngine", "AsFollow", "AsHistory", "AsHost", "AsLate", "AsMaster",
+    "AsMetricsPort", "AsName", "AsOutput", "AsRecord", "AsSql", "AsTo", "AsUpgrade", "Engine", "HostName", "Late",
+    "Options", "PrintOptions", "UpgradeWay",
 ]  # fmt: skip
 
 
@@ -39,6 +40,14 @@ class Engine(StrEnum):
 
     spark = "spark"
     duckdb = "duckdb"
+
+
+class UpgradeWay(StrEnum):
+    """How a changed query continues its checkpoint."""
+
+    keep = "keep"
+    backfill = "backfill"
+    side_by_side = "side-by-side"
 
 
 class Late(StrEnum):
@@ -82,6 +91,28 @@ AsCheckpoint = Annotated[
         "continues with new rows.",
     ),
 ]
+AsRecord = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Keep batches in the checkpoint for so long, such as '1 h', so that `headrace trace` can run them again.",
+    ),
+]
+AsMetricsPort = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PORT",
+        help="Show the metrics of the query to Prometheus at this port of this machine, or at HOST:PORT.",
+    ),
+]
+AsUpgrade = Annotated[
+    UpgradeWay | None,
+    typer.Option(
+        help="If the checkpoint is that of an earlier version of the query: keep continues with the state of the "
+        "operators that both have, backfill computes the new query over the input so far, side-by-side does so while "
+        "the old one runs.",
+    ),
+]
 AsName = Annotated[
     str | None, typer.Option(metavar="NAME", help="The name of the query. Default: the name of its file.")
 ]
@@ -113,6 +144,9 @@ class Options:
     name: str | None
     follow: bool
     only_sql: bool
+    record: str | None = None
+    metrics_port: str | None = None
+    upgrade: UpgradeWay | None = None
 
     def check(self) -> None:
         """Refuse options that would have no effect. The script's settings are not known yet."""
@@ -136,7 +170,11 @@ class Options:
             )
         if self.master is not None and self.engine is Engine.duckdb:
             raise _only_spark("has a master", f"--master {self.master}", f"--history --master {self.master}")
-        for given, flag in ((self.checkpoint, "--checkpoint"), (self.follow, "--follow")):
+        for given, flag in (
+            (self.checkpoint, "--checkpoint"), (self.record, "--record"), (self.follow, "--follow"),
+            (self.metrics_port, "--metrics-port"),
+            (self.upgrade, "--upgrade"),
+        ):  # fmt: skip
             if given:
                 raise PlanError("a history ends", given=flag, allowed="without --history")
 
@@ -169,7 +207,27 @@ class Options:
             checkpoint = catalog.place(settings["checkpoint"])
         if host is not HostName.spark and self.master:
             raise _only_spark("has a master", f"--master {self.master}", f"--host spark --master {self.master}")
-        filled = replace(self, host=host, checkpoint=checkpoint, name=self.name or loaded.name)
+        record = self.record if self.record is not None or checkpoint is None else settings.get("record")
+        if record is not None and checkpoint is None:
+            raise PlanError(
+                "a recording is kept in a checkpoint",
+                given=f"--record {record!r}",
+                instead=f"--checkpoint DIR --record {record!r}",
+            )
+        if self.metrics_port is not None and not continues and checkpoint is None:
+            raise PlanError(
+                "a run in process to the end of its inputs shows no metrics: it ends with its answer",
+                given=f"--metrics-port {self.metrics_port}",
+                allowed="with --follow, --checkpoint or --host spark",
+                instead=f"--follow --host local --metrics-port {self.metrics_port}",
+            )
+        if self.upgrade is not None and checkpoint is None:
+            raise PlanError(
+                "an upgrade continues a checkpoint",
+                given=f"--upgrade {self.upgrade}",
+                instead=f"--checkpoint DIR --upgrade {self.upgrade}",
+            )
+        filled = replace(self, host=host, checkpoint=checkpoint, record=record, name=self.name or loaded.name)
         filled.check_output()
         return filled
 

@@ -259,6 +259,13 @@ def test_slots_are_counted_for_each_client():
     assert slots.in_use() == 0
 
 
+def test_slots_of_all_clients():
+    slots = Slots("traces", 1, shared=True)
+    with slots.use(Who("a", "reader")), pytest.raises(LimitError, match="1 traces run"), slots.use(Who("b", "reader")):
+        pass
+    assert slots.in_use() == 0
+
+
 def test_what_the_audit_log_of_a_server_has(tmp_path: Path):
     """Texts that are no statements are noted, without secrets; what a way in looks up for itself is not."""
     with HeadraceServer(tmp_path, durable=False) as server:

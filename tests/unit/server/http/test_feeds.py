@@ -125,6 +125,7 @@ def test_a_client_has_so_many_subscriptions(server: StandIn, http: HttpServer):
     with httpx.stream("GET", place) as one, httpx.stream("GET", place) as two:
         assert (one.status_code, two.status_code) == (200, 200)
         assert httpx.get(place).status_code == 429
+        assert "headrace_subscribers 2.0" in httpx.get(f"{http.url}/metrics").text.splitlines()
     until(lambda: not server.open)
     with httpx.stream("GET", place) as reply:
         assert reply.status_code == 200

@@ -85,6 +85,13 @@ def test_a_subscription_has_its_own_route(client: AppClient):
     assert (reply.status_code, reply.json()["instead"]) == (400, "GET /subscribe/NAME?form=events")
 
 
+def test_names_may_have_slashes(client: AppClient):
+    """SQL can quote any name; an address with `%2F` arrives as `/`."""
+    reply = client.get("/queries/of%2Fan/batches")
+    assert client.get("/subscribe/of%2Fan?form=none").json()["given"] == "none"
+    assert "no such route" not in reply.text
+
+
 def test_a_statement_is_interrupted_in_time(server: StandIn):
     client = connected(server, limits=Limits(statement_seconds=0.05))
     reply = ask(client, "EXPLAIN numbers")
@@ -266,7 +273,7 @@ def test_the_metrics_have_queries_and_requests(client: AppClient):
         'headrace_query_state{query="old",state="stopped"} 1.0',
         'headrace_state_bytes{operator="join",place="0",query="q"} 64.0',
         'headrace_batch_seconds{query="q"} 0.25',
-        'headrace_cti{query="q"} 1.7040672e+09',
+        'headrace_cti{query="q"} 1704067200.0',
     ):
         assert line in text.splitlines()
     assert "headrace_cti_lag_seconds" in text
@@ -289,8 +296,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "/streams/{name}/rows": {"json": [{"n": 1}]},
     "/subscribe/{name}": {"params": {"form": "none"}},  # refused after the check of the role, and before it goes on
     "/modules": {"content": b"a wheel"},
+    "/ui/data/check": {"json": {"sql": "SELECT 1"}},
+    "/ui/data/traces": {"json": {"query": 1}},  # refused after the check of the role
 }
 KINDS = {("POST", "/modules"): "application/zip"}
+#: What a route replies with when it is reached: most of them with 200.
+REACHED = {"/": 307, "/ui/{name}": 404, "/subscribe/{name}": 400}
+REACHED |= dict.fromkeys(("/ui/data/query", "/ui/data/query/plan", "/ui/data/query/checkpoint"), 400)
+REACHED |= {"/ui/data/traces": 400, "/ui/data/traces/{name}/{part}": 410}
+REACHED |= {"/queries/{name}/trace": 404}  # nothing is traced there
 
 
 @pytest.mark.parametrize("role", [None, "wrong", *ROLES])
@@ -309,13 +323,13 @@ def test_every_route_with_every_role_and_none(route: tuple[str, str], role: str 
     reply = client.request(method, path.replace("{name}", "numbers"), headers=headers, **body)
     needed = ROUTES[route]
     if needed is None:
-        wanted = 200
+        wanted = REACHED.get(path, 200)
     elif role == "wrong" or place in ("elsewhere", "proxy") or (role is None and place != "here"):
         wanted = 401
     elif role is not None and not allows(role, needed):  # type: ignore[arg-type]
         wanted = 403
     else:
-        wanted = 400 if "subscribe" in path else 200
+        wanted = REACHED.get(path, 200)
     assert reply.status_code == wanted, reply.text
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert ("www-authenticate" in reply.headers) == (wanted == 401)
@@ -343,3 +357,11 @@ def test_other_machines_come_by_tls(server: StandIn):
 def test_routes_that_there_are_not(client: AppClient):
     assert client.get("/none").json()["instead"] == "GET /docs"
     assert (client.get("/sql").status_code, client.request("PUT", "/queries").status_code) == (405, 405)
+
+
+def test_parts_of_a_query(client: AppClient):
+    reply = client.get("/ui/data/query/plan?name=q")
+    assert (reply.status_code, reply.json()) == (200, {"query": "q", "part": "plan", "since": 0})
+    assert client.get("/ui/data/query?name=q&since=1.5").json() == {"query": "q", "part": "now", "since": 1.5}
+    for wrong in ("", "?name=x/y", "?name=q&since=x", "?name=q&since=inf"):
+        assert client.get(f"/ui/data/query{wrong}").status_code == 400

@@ -1,0 +1,76 @@
+"""The words of commands: operators by number, conditions, values of columns."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from headrace.errors import PlanError
+
+__all__ = ["Edit", "after_number", "edit_of", "number_of", "split_when", "values_of"]
+
+_EDIT = re.compile(
+    r"(?P<number>\d+)\s+(?:"
+    r"(?:(?P<what>remove|replace)\s+(?P<rows>.+?)(?:\s+with\s+(?P<values>.+?))?)|"
+    r"(?:add\s+(?P<added>.+?))"
+    r")(?:\s+from\s+batch\s+(?P<batch>\d+))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_EDITS = "N remove CONDITION, N replace CONDITION with x=1, N add x=1, y='a'; each with `from batch B`"
+
+#: The arguments of `DebugSession.change_input`, by name.
+Edit = dict[str, Any]
+
+
+def number_of(text: str, what: str = "operator") -> int:
+    """A number; `#3` is 3."""
+    found = re.fullmatch(r"#?(\d+)", text.strip())
+    if found is None:
+        raise PlanError(
+            f"the number of {'an' if what == 'operator' else 'a'} {what} is missing",
+            given=text.strip(),
+            allowed="1, 2, 3, …",
+            instead="where, which shows the operators" if what == "operator" else "",
+        )
+    return int(found[1])
+
+
+def after_number(text: str) -> tuple[int | None, str]:
+    """The number at the beginning of a text, if there is one, and the rest."""
+    found = re.match(r"#?(\d+)(?:\s+|$)", text)
+    return (int(found[1]), text[found.end() :]) if found else (None, text)
+
+
+def split_when(text: str) -> tuple[str, str | None]:
+    """What stands before and after `when`."""
+    before, found, after = re.sub(r"\bwhen\b", "\0", text, count=1, flags=re.IGNORECASE).partition("\0")
+    return before.strip(), after.strip() if found else None
+
+
+def values_of(text: str) -> dict[str, Any]:
+    """Values of columns, written as in a call in Python: `x=1, k='a'`."""
+    try:
+        call = ast.parse(f"f({text})", mode="eval").body
+        written = call.keywords if isinstance(call, ast.Call) and not call.args else []
+        values = {word.arg: ast.literal_eval(word.value) for word in written if word.arg is not None}
+    except (SyntaxError, ValueError):
+        values = {}
+    if not values:
+        raise PlanError("these are not values of columns", given=text, allowed="x=1, k='a'; None is null")
+    return values
+
+
+def edit_of(text: str) -> tuple[int, Edit]:
+    """The input and the change that `edit` names."""
+    found = _EDIT.fullmatch(text.strip())
+    if found is None or ((found["what"] or "").lower() == "replace") != (found["values"] is not None):
+        raise PlanError("this is not a change", given=text, allowed=_EDITS, instead="edit 1 remove price > 90")
+    edit: Edit = {"batch": int(found["batch"])} if found["batch"] else {}
+    if found["added"] is not None:
+        edit["add"] = [values_of(found["added"])]
+    elif found["values"] is None:
+        edit["remove"] = found["rows"]
+    else:
+        edit["replace"] = found["rows"], values_of(found["values"])
+    return int(found["number"]), edit

@@ -1,0 +1,249 @@
+"""Files with other columns than the declared ones: each format, each drift, each policy; on every way of running."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.fixtures.drifting import CASES, DECLARED, TYPED, Case, expected, read, write
+
+import headrace as hr
+from headrace.errors import PlanError, SchemaDrift, SchemaError
+from headrace.io import drift
+from headrace.io.drift import DRIFT_COUNTERS, DriftRules
+from headrace.io.formats import Format, read_file
+from headrace.schema import Schema
+
+pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are diverted here on purpose
+
+FORMATS = ("csv", "json", "parquet")
+TABLE = [
+    pytest.param(format, case, policy, id=f"{format}-{case.name}-{policy}")
+    for format, case, policy in itertools.product(FORMATS, CASES, ("raise", "divert", "widen"))
+    if format in TYPED or not case.typed
+]
+BY_NAME = {case.name: case for case in CASES}
+
+
+def values(cht: pa.Table) -> list[tuple[Any, ...]]:
+    return sorted((row["t"], row["qty"], row["price"], row["note"]) for row in cht.to_pylist())
+
+
+def counters(run: hr.Run) -> dict[str, int]:
+    (counts,) = run.counts.values()
+    return {name: counts[name] for name in (*DRIFT_COUNTERS, "diverted")}
+
+
+@pytest.mark.parametrize(("format", "case", "policy"), TABLE)
+def test_each_format_drift_and_policy_in_process(tmp_path: Path, format: str, case: Case, policy: str):
+    stream = read(write(tmp_path / "in", format, case), format, on_drift=policy)
+    history, want = stream.history("duckdb"), expected(case, policy)
+    runs = (stream.run, lambda: stream.run(checkpoint=str(tmp_path / "state")))
+    if want is None:
+        for fails in (*runs, history.cht):
+            with pytest.raises(SchemaError, match=rf"1\.{format}"):
+                fails()
+        return
+    rows, counts = want
+    for run in (one() for one in runs):
+        assert (values(run.cht()), counters(run)) == (rows, counts)
+    assert values(history.cht()) == rows
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_error_names_file_columns_and_what_to_write(tmp_path: Path, format: str):
+    stream = read(write(tmp_path / "in", format, BY_NAME["renamed"]), format, on_drift="raise")
+    with pytest.raises(SchemaDrift, match=rf"1\.{format}.*column 'price' is missing; column 'cost' is new") as caught:
+        stream.run()
+    assert caught.value.allowed == "t LONG, qty INT, price DOUBLE, note STRING"
+    assert caught.value.instead.startswith("rename={'cost': 'price'}, if the column was renamed; or on_drift='widen'")
+
+
+def test_a_column_without_which_rows_are_no_events_is_needed(tmp_path: Path):
+    stream = read(write(tmp_path / "in", "csv", BY_NAME["time"]), "csv", on_drift="widen")
+    with pytest.raises(SchemaDrift, match="without 't' its rows are no events") as caught:
+        stream.run()
+    assert caught.value.instead == (
+        "rename={'at': 't'}, if the column was renamed; or on_drift='divert', which diverts the rows of such files"
+    )
+
+
+def test_a_new_column_of_another_type_is_no_rename(tmp_path: Path):
+    rows = BY_NAME["missing"].rows.append_column("prices", pa.array(["x", "y"]))
+    stream = read(write(tmp_path / "in", "parquet", Case("", rows)), "parquet", on_drift="raise")
+    with pytest.raises(SchemaDrift) as caught:
+        stream.run()
+    assert "rename" not in caught.value.instead
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_diverted_rows_have_their_file_line_reason_and_text(tmp_path: Path, format: str):
+    stream = read(write(tmp_path / "in", format, BY_NAME["new"]), format, on_drift="divert")
+    rows = stream.diverted().cht().to_pylist()
+    first = 2 if format == "csv" else 1  # a header is a line
+    assert [row["line"] for row in rows] == [first, first + 1]
+    assert {row["reason"] for row in rows} == {"schema drift: column 'more' is new"}
+    assert {Path(row["file"]).name for row in rows} == {f"1.{format}"}
+    assert "30" in rows[0]["row"]
+    assert "40" in rows[1]["row"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_query_reads_does_not_change_the_verdict(tmp_path: Path, format: str):
+    """Of a Parquet file only some columns are read; all of them are judged, and a filter sees the nulls."""
+    place = write(tmp_path / "in", format, BY_NAME["missing"])
+    with pytest.raises(SchemaDrift):
+        read(place, format, on_drift="raise").select("t").run()
+    for query, rows in (
+        (read(place, format, on_drift="widen").select("t"), 4),
+        (read(place, format, on_drift="widen").where(hr.col("price") > 0).select("t"), 2),
+        (read(place, format, on_drift="widen").where(hr.col("price").is_null()).select("price"), 2),
+    ):
+        assert query.cht().num_rows == rows
+        assert hr.same_history(query.history("duckdb").cht(), query.cht())
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_a_policy_nothing_is_silent(tmp_path: Path, caplog: pytest.LogCaptureFixture, format: str):
+    drift._logged.clear()
+    place = write(tmp_path / "in", format, BY_NAME["missing"])
+    if format != "json":
+        with pytest.raises(SchemaError, match=r"'price' is missing"):
+            read(place, format).run()
+        return
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        run = read(place, format).run()
+    assert values(run.cht())[2:] == [(3, 30, None, "c"), (4, 40, None, "d")]
+    assert counters(run) | {"diverted": 0} == dict.fromkeys((*DRIFT_COUNTERS, "diverted"), 0) | {
+        "drifted_files": 1,
+        "missing_columns": 1,
+    }
+    assert [record.getMessage().partition(": the")[2] for record in caplog.records] == [
+        f" columns of '{place}/1.json' differ from the declared ones: column 'price' is missing"
+    ]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_a_policy_a_schema_of_the_first_file_counts_new_columns(tmp_path: Path, format: str):
+    place = write(tmp_path / "in", format, BY_NAME["new"])
+    inferred, declared = read(place, format, schema=None).run(), read(place, format).run()
+    assert (counters(inferred)["drifted_files"], counters(inferred)["new_columns"]) == (1, 1)
+    assert counters(declared)["drifted_files"] == 0, "the user has picked columns"
+    assert values(inferred.cht()) == values(declared.cht())
+
+
+def test_each_kind_is_logged_once_for_a_source(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    drift._logged.clear()
+    place = write(tmp_path / "in", "csv", BY_NAME["new"])
+    (tmp_path / "in" / "2.csv").write_text("t,qty,price,note,more\n5,50,5.5,e,1\n")
+    (tmp_path / "in" / "3.csv").write_text("t,qty,price\n6,60,6.5\n")
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        counts = counters(read(place, "csv", on_drift="widen").run())
+    assert len(caplog.records) == 2
+    assert counts == {
+        "drifted_files": 3, "new_columns": 2, "missing_columns": 1, "changed_types": 0, "diverted": 0
+    }  # fmt: skip
+
+
+def test_a_query_goes_on_with_another_policy(tmp_path: Path):
+    """The error of a running query says what to write; written, the query goes on where it stopped."""
+    place, state = write(tmp_path / "in", "csv", BY_NAME["missing"]), str(tmp_path / "state")
+    out = tmp_path / "out"
+    with pytest.raises(SchemaDrift):
+        read(place, "csv", on_drift="raise").run(checkpoint=state, sinks={"out": hr.files(str(out))}, files_per_batch=1)
+    done = read(place, "csv", on_drift="widen").run(checkpoint=state, sinks={"out": hr.files(str(out))})
+    assert counters(done)["missing_columns"] == 1
+    assert (done.counts[next(iter(done.counts))]["accepted"]) == 4
+
+
+def test_folders_of_hive_are_not_missing(tmp_path: Path):
+    folder = tmp_path / "in" / "note=x"
+    folder.mkdir(parents=True)
+    pq.write_table(BY_NAME["same"].rows.drop_columns(["note"]), folder / "a.parquet")
+    run = read(str(tmp_path / "in"), "parquet", on_drift="raise").run()
+    assert [row[3] for row in values(run.cht())] == ["x", "x"]
+    assert counters(run)["drifted_files"] == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_hint_of_a_rename_reads_files_of_both_names(tmp_path: Path, format: str):
+    stream = read(
+        write(tmp_path / "in", format, BY_NAME["renamed"]), format, on_drift="raise", rename={"cost": "price"}
+    )
+    for query in (stream, stream.where(hr.col("price") > 0)):
+        assert values(query.cht()) == expected(BY_NAME["same"], "raise")[0]  # type: ignore[index]
+        assert hr.same_history(query.history("duckdb").cht(), query.cht())
+
+
+def test_members_that_later_lines_have_are_not_missing(tmp_path: Path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    rows: list[dict[str, Any]] = [{"t": t, "qty": 1, "note": "n"} for t in range(51)]
+    rows[50]["price"] = 2.0
+    (folder / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read(str(folder), "json", on_drift="raise").cht().num_rows == 51
+    assert read(str(folder), "json", on_drift="raise", sparse="price").cht().num_rows == 51
+
+
+def test_promises_say_nothing_about_the_payload(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text('{"kind": "insert", "le": 1, "re": 2, "payload": {"v": 1}}\n')
+    (tmp_path / "in" / "1.json").write_text('{"kind": "cti", "le": 5}\n')
+    run = hr.read_events(str(tmp_path / "in"), "v LONG", format="json", on_drift="raise").run()
+    assert run.cht().num_rows == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_arrow_files_are_judged_as_parquet_files(tmp_path: Path, case: Case):
+    path, schema = str(tmp_path / "a.arrow"), Schema.of(DECLARED)
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, case.rows.schema) as writer:
+        writer.write_table(case.rows)
+    for policy in ("raise", "divert", "widen"):
+        rules, want = DriftRules(policy, needed=frozenset("t")), expected(case, policy)  # type: ignore[arg-type]
+        if want is None:
+            with pytest.raises(SchemaError, match=r"a\.arrow"):
+                list(read_file(path, Format("arrow"), schema, drift=rules))
+            continue
+        blocks = list(read_file(path, Format("arrow"), schema, drift=rules))
+        assert values(pa.concat_tables([block.table for block in blocks])) == want[0][2:]
+        assert sum(block.refused.num_rows for block in blocks) == want[1]["diverted"]
+        assert sum(block.drift.get("drifted_files", 0) for block in blocks) == case.drifts
+
+
+def test_unknown_and_contrary_policies_are_errors(tmp_path: Path):
+    with pytest.raises(PlanError, match="unknown policy for files with other columns") as caught:
+        read(str(tmp_path), "csv", on_drift="wide")
+    assert caught.value.instead == "on_drift='widen'"
+    with pytest.raises(PlanError, match="rows cannot be diverted where bad rows are errors"):
+        read(str(tmp_path), "csv", on_drift="divert", bad_rows="raise")
+
+
+def test_logs_of_tables_have_the_policy(tmp_path: Path):
+    """A row of an upsert with only nulls deletes its key, so a missing column is never read as null."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "0.csv").write_text("op,id,v,w\nI,1,10,1\n")
+    (folder / "1.csv").write_text("op,id,v\nI,2,20\n")
+    how: dict[str, Any] = {"key": "id", "format": "csv", "order": "name"}
+    rows = hr.read_changes(str(folder), "id LONG, v LONG, w LONG", on_drift="widen", **how).cht()
+    assert rows["w"].to_pylist() == [1, None]
+    with pytest.raises(SchemaDrift):
+        hr.read_changes(str(folder), "id LONG, v LONG, w LONG", encoding="upsert", on_drift="widen", **how).cht()
+    assert np.all(rows["v"].to_numpy() == [10, 20])
+
+
+def test_sql_has_the_policy(tmp_path: Path):
+    place = write(tmp_path / "in", "parquet", BY_NAME["missing"])
+    text = f"""
+        CREATE STREAM trades (t LONG, qty INT, price DOUBLE, note STRING) ORDER BY t
+        SOURCE PARQUET(path => '{place}', on_drift => 'widen');
+        SELECT t, price FROM trades
+    """
+    assert hr.sql(text).cht()["price"].to_pylist() == [1.5, 2.5, None, None]
