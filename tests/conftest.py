@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from tests.fixtures.s3_server import BUCKET, S3Server, serve
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ for name, drawn in DRAWN.items():
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(PROFILE)
+if PROFILE != "fuzz":
+    # Hypothesis also draws the numbers and texts that stand in the modules which are loaded. These depend on the tests
+    # that ran before in the same process, so the examples would not be the same every time.
+    providers._get_local_constants = Constants
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

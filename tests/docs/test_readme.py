@@ -20,6 +20,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from tests.fixtures.spans import without_provider
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -104,6 +105,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory of the reader's own, where Python finds the files that a page tells to write."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    without_provider(monkeypatch)  # a page may set one
     yield tmp_path
     for path in tmp_path.glob("*.py"):
         sys.modules.pop(path.stem, None)

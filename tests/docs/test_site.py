@@ -20,6 +20,7 @@ nav:
   - index.md
   - contributing.md
   - changelog.md
+  - security.md
   - a.md
 """
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 ROWS, KEYS = 4000, 2000
 
 

@@ -68,7 +68,7 @@ class Steps:
     def _hear(self, event: str, given: tuple[Any, ...]) -> None:
         if not self._folders or event not in (NEED_SPACE if self._space else ALL):
             return
-        path = _changed(event, given)
+        path = changed_path(event, given)
         if f"{path}{os.sep}".startswith(self._folders):
             self.seen.append(f"{event} {path}")
             here = str(path).endswith(self._at) if isinstance(self._at, str) else len(self.seen) - 1 == self._at
@@ -77,7 +77,7 @@ class Steps:
                 self._fault()
 
 
-def _changed(event: str, given: tuple[Any, ...]) -> Path | None:
+def changed_path(event: str, given: tuple[Any, ...]) -> Path | None:
     """The path that a call changes, if it changes any."""
     if event == "open":
         name, _, flags = given

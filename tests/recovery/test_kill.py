@@ -33,7 +33,7 @@ SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 #: What a driver is killed at, one life after the other; the last one lives.
 SOME = ("staged", "circulating", "published")
 OTHERS = ("claimed", "planned", "committed", "at random")
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def load(path: Path) -> ModuleType:

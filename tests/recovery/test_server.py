@@ -50,7 +50,7 @@ class Server:
         while found is None:
             line = self.process.stdout.readline()
             assert line, f"the server ended with {self.process.wait()}"
-            found = re.search(r"http://\S+", line)
+            found = re.search(r"http://[^\s/]+", line)
         self.url = found[0]
 
     def kill(self) -> None:

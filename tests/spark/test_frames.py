@@ -71,7 +71,7 @@ def test_a_streaming_frame_runs_until_stopped(spark: SparkSession, tmp_path: Pat
     with pytest.raises(HistoryError, match="has no history"):
         stream.history(engine="duckdb", late="include").cht()
     kept = hr.memory()
-    query = sums(stream).start(kept, spark=spark, checkpoint=str(tmp_path / "state"), buckets=2)
+    query = sums(stream).start(kept, spark=spark, checkpoint=str(tmp_path / "state"), buckets=2, record="1 h")
     try:
         query.process_all_available()
         spark.createDataFrame([(27, "b", 1.0)], SCHEMA).write.mode("append").parquet(str(folder))
@@ -80,6 +80,8 @@ def test_a_streaming_frame_runs_until_stopped(spark: SparkSession, tmp_path: Pat
         assert not hr.history_diff(sums(batch).cht(), kept.cht())
     finally:
         query.stop()
+    recorded = hr.trace_checkpoint(tmp_path / "state", sums(stream))  # Spark's files of these rows are gone
+    assert not hr.history_diff(recorded.history(), kept.cht())
 
 
 @pytest.mark.parametrize("source", ["rate", "kafka", "socket", "something.of.mine"])

@@ -5,7 +5,6 @@ Like `strategies` it needs hypothesis.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,15 +25,10 @@ _SIZES = st.one_of(st.builds(Tuples, _COUNTS), st.builds(Time, _SPANS), _NEAR)
 
 
 @st.composite
-def long_streams(draw: st.DrawFn, max_events: int = 16, *, finite: bool = False) -> Stream:
-    """Streams in batches of any size, long enough for several CTIs with tuples between them.
-
-    `finite`: without infinities, from which windows by the values of a column have no distance.
-    """
+def long_streams(draw: st.DrawFn, max_events: int = 16) -> Stream:
+    """Streams in batches of any size, long enough for several CTIs with tuples between them."""
     least = min(8, max_events - 3)
     drawn = draw(physical_streams(min_events=least, max_events=max_events, odd=draw(st.booleans())))
-    for event in drawn if finite else ():
-        event["x"] = None if event["x"] in (math.inf, -math.inf) else event["x"]
     return events(tables(drawn), SCHEMA, batches=draw(batch_sizes(len(drawn))))
 
 

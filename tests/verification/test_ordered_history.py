@@ -35,7 +35,7 @@ def same(out: hr.Stream, buckets: int) -> None:
 
 
 @SOME
-@given(long_streams(finite=True), ordered_windows(), KEYS, st.integers(1, 3))
+@given(long_streams(), ordered_windows(), KEYS, st.integers(1, 3))
 def test_windows_are_those_of_sql(stream: hr.Stream, window: Any, key: str | None, n: int):
     whole = grouped(stream, key).window(window)
     same(whole.aggregate(**AGGREGATES), n)
@@ -45,7 +45,7 @@ def test_windows_are_those_of_sql(stream: hr.Stream, window: Any, key: str | Non
 
 
 @SOME
-@given(long_streams(finite=True), frames(), KEYS, st.integers(1, 3))
+@given(long_streams(), frames(), KEYS, st.integers(1, 3))
 def test_what_precedes_is_that_of_sql(stream: hr.Stream, frame: Any, key: str | None, n: int):
     same(grouped(stream, key).over(**frame).aggregate(**AGGREGATES), n)
 
@@ -62,14 +62,14 @@ class Joined(hr.Aggregate):
 
 
 @settings(max_examples=5)
-@given(long_streams(finite=True), ordered_windows(), frames())
+@given(long_streams(), ordered_windows(), frames())
 def test_modules_see_the_same(stream: hr.Stream, window: Any, frame: Any):
     same(stream.window(window).aggregate(t=Joined().of("x")), 1)
     same(stream.over(**frame).aggregate(t=Joined().of("x")), 1)
 
 
 @settings(max_examples=max(5, settings().max_examples // 5))
-@given(long_streams(finite=True), ordered_windows(), frames(), KEYS)
+@given(long_streams(), ordered_windows(), frames(), KEYS)
 def test_there_is_a_translation_for_spark(stream: hr.Stream, window: Any, frame: Any, key: str | None):
     for divided in (grouped(stream, key).window(window), grouped(stream, key).over(**frame)):
         node = divided.aggregate(**AGGREGATES).node

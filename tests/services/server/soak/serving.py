@@ -22,7 +22,8 @@ _SECONDS = 180.0
 class Served:
     """A running `headrace serve`. The first start takes free ports, and later ones take the same."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._options = options
         self.data, self.log = folder / "data", folder / "server.log"
         #: Where the process would write temporary files; it should write none.
         self.temporary = folder / "tmp"
@@ -55,7 +56,7 @@ class Served:
         ports = ["--port", str(self.port), "--postgres-port", str(self.postgres_port)]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "serve", "--data", str(self.data), *ports],
+                [sys.executable, "-m", "headrace", "serve", "--data", str(self.data), *ports, *self._options],
                 stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "TMPDIR": str(self.temporary)},
             )  # fmt: skip
         stuck = threading.Timer(_SECONDS, self._process.kill)

@@ -1,0 +1,1 @@
+"""The soak: a query that runs for long, is killed, and must not grow."""
