@@ -16,7 +16,7 @@ from benchmarks.measure import Section, show
 BENCHMARKS = (
     "services", "throughput", "kernels", "reading", "live", "objects", "lake", "nexmark", "store", "memory", "growth",
     "relations", "modules", "esl", "patterns", "patterns_spark", "ffp", "recursion", "trips", "scale", "cluster",
-    "two_workers", "server",
+    "two_workers", "server", "server_sharing", "traces",
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ GIVEN = {
     "Client": "headrace.server.client.Client",
     "ServerStream": "headrace.server.client.ServerStream",
     "Subscriber": "headrace.server.client.Subscriber",
+    "DebugSession": "headrace.tracing.debugging.DebugSession",
     "Expr": "headrace.expr.Expr",
     "Grouped": "headrace.api.grouped.Grouped",
     "Framed": "headrace.api.grouped.Framed",
@@ -92,7 +93,7 @@ def signature(thing: Any, written: str) -> str:
     """How it is called, on one line or on several."""
     if isinstance(thing, ModuleType):
         return f"from headrace.testing import {written}"
-    if isinstance(thing, (int, property, cached_property)):
+    if isinstance(thing, (int, property, cached_property)) or not (callable(thing) or isinstance(thing, classmethod)):
         return written
     if isinstance(thing, type) and issubclass(thing, (Exception, Enum)):
         return f"class {written}({', '.join(base.__name__ for base in thing.__bases__)})"

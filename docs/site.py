@@ -22,7 +22,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG, GATHERED, SITE = ROOT / "mkdocs.yml", ROOT / "build" / "pages", ROOT / "build" / "site"
 #: Pages of the project's root, and where they are in the site.
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 LANGUAGES = {".py": "python", ".sql": "sql", ".sh": "sh", ".toml": "toml"}
 
 _CODE = re.compile(r"^( *)(```+|~~~+).*?^\1\2$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -116,7 +121,9 @@ def gather() -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(page(path), encoding="utf-8")
         found += problems_of(path)
-    shutil.copytree(ROOT / "docs" / "pictures", GATHERED / "pictures")
+    for folder in (ROOT / "docs" / "pictures", ROOT / "docs" / "grafana"):
+        if folder.is_dir():
+            shutil.copytree(folder, GATHERED / folder.name)
     return found
 
 

@@ -44,7 +44,7 @@ pip=(.venv/bin/python -m pip --disable-pip-version-check install --quiet --const
 # What builds packages is installed like the rest, so that it is pinned too and a second run needs no network:
 # hatchling builds Headrace, setuptools builds PySpark, which comes as source.
 "${pip[@]}" hatchling editables setuptools wheel
-"${pip[@]}" --no-build-isolation --editable '.[delta,objects,kafka,postgres,server,test,dev,docs]'
+"${pip[@]}" --no-build-isolation --editable '.[delta,objects,kafka,postgres,server,notebook,otel,test,dev,docs]'
 # The sample package of modules, as a user would have it: its entry points are known to hr.modules().
 "${pip[@]}" --no-build-isolation --no-deps --editable packages/headrace-finance --editable packages/headrace-sqlite
 touch .venv/.ready

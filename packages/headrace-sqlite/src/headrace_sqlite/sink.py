@@ -43,6 +43,10 @@ class SqliteSink(SinkAdapter):
     def __str__(self) -> str:
         return f"sqlite {self.table}, {self.encoding}{' by ' if self.key else ''}{', '.join(self.key)}"
 
+    @property
+    def written_place(self) -> str:
+        return f"sqlite {self.table}"
+
     def open(self, query: str, output: int, columns: Schema, batch: int) -> None:  # noqa: ARG002 - the same for all
         names = [f"{quoted(name)} {kind}" for name, kind in self._columns(columns)]
         keys = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
