@@ -1,8 +1,9 @@
 """A query in a process of its own, to be killed at any moment and started again until it is done.
 
-Usage: `python driver.py FOLDER [HOST [CALLS]]`. Input is in FOLDER/in, one file a batch; output goes to FOLDER/out,
-state to FOLDER/state. HOST is `spark` unless told. With CALLS the process kills itself before its so many-th call that
-changes a file or a folder.
+Usage: `python driver.py FOLDER [HOST [CALLS | MOMENT TIMES]]`. Input is in FOLDER/in, one file a batch; output goes to
+FOLDER/out, state to FOLDER/state. HOST is `spark` by default. With CALLS the process kills itself before its so many-th
+call that changes a file or a folder. With MOMENT it stops for ever when it reaches that moment for the TIMES-th time, and
+writes the step to FOLDER/held.
 When everything has been answered the counts are written to FOLDER/done.json.
 """
 
@@ -13,11 +14,13 @@ import os
 import random
 import signal
 import sys
+import threading
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
+from headrace import failpoints
 
 SCHEMA = "k STRING, v LONG"
 FILES = 12
@@ -79,6 +82,35 @@ def die_at(calls: int) -> None:
     sys.addaudithook(before)
 
 
+#: The moments at which a driver can be held: how the text of their step starts, and a word in it.
+MOMENTS = {
+    "claimed": ("created epochs/", ""),
+    "planned": ("planned ", ""),
+    "staged": ("ran ", ""),
+    "circulating": ("created ", "-trip-"),
+    "committed": ("committed ", ""),
+    "published": ("published ", ""),
+    "any": ("", ""),
+}
+#: How often each moment is reached at least, while some files are left.
+TIMES = {"claimed": 1, "planned": 2, "staged": 2, "circulating": 3, "committed": 2, "published": 2, "any": 60}
+
+
+def hold_at(folder: Path, moment: str, times: int) -> None:
+    """Stop for ever at a moment, and say so in FOLDER/held."""
+    (begins, word), reached = MOMENTS[moment], count(1)
+
+    def hear(event: str, given: tuple[Any, ...]) -> None:
+        text = f"{given[0]} {given[1]}" if event == failpoints.EVENT else ""
+        if text and text.startswith(begins) and word in text and next(reached) == times:
+            draft = folder / "held.tmp"
+            draft.write_text(text)
+            draft.rename(folder / "held")
+            threading.Event().wait()
+
+    sys.addaudithook(hear)
+
+
 def start(folder: Path, host: str) -> Any:
     """Start the query, or go on with it, in as many buckets as it has."""
     formats = {"stream": "parquet", "counts": "jsonl", "nested": "jsonl", "reached": "jsonl"}
@@ -87,14 +119,16 @@ def start(folder: Path, host: str) -> Any:
     return hr.start_all(sinks, host=host, checkpoint=str(folder / "state"), files_per_batch=1, buckets=buckets)  # type: ignore[arg-type]
 
 
-def main(folder: Path, host: str = "spark", calls: int = 0) -> None:
-    """Run until everything is answered."""
+def main(folder: Path, host: str = "spark", moment: str = "", times: int = 1) -> None:
+    """Run until everything is answered, or until a number of calls or a moment is reached."""
     if host == "spark":
         from headrace.host.spark.session import get_session
 
         get_session("local[2,4]", app="headrace recovery")
-    if calls:
-        die_at(calls)
+    if moment.isdecimal():
+        die_at(int(moment))
+    elif moment:
+        hold_at(folder, moment, times)
     query = start(folder, host)
     query.finish()
     draft = folder / "done.tmp"
@@ -104,4 +138,4 @@ def main(folder: Path, host: str = "spark", calls: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:3], *map(int, sys.argv[3:]))
+    main(Path(sys.argv[1]), *sys.argv[2:4], *map(int, sys.argv[4:]))

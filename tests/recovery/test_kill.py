@@ -1,8 +1,8 @@
 """Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
 
-On Spark, kills are aimed at the moments between the steps of a batch: when a driver has claimed the query, when a batch
-is planned, when rows have been staged, between two trips round a loop, when the batch is committed and when it is
-published; and at random ones. In process there is one file system call after the other, and the process dies before any
+On Spark, a driver waits at a moment between the steps of a batch, where it is killed: when it has claimed the query, when
+a batch is planned, when rows have been staged, between two trips round a loop, when the batch is committed and when it is
+published; and at a random step. In process there is one file system call after the other, and the process dies before any
 of them.
 """
 
@@ -32,7 +32,7 @@ DRIVER = Path(__file__).with_name("driver.py")
 SEED = int(os.environ.get("HEADRACE_KILL_SEED", "1"))
 #: What a driver is killed at, one life after the other; the last one lives.
 SOME = ("staged", "circulating", "published")
-OTHERS = ("claimed", "planned", "committed", "at random")
+OTHERS = ("claimed", "planned", "committed", "any")
 PATIENCE = 300.0
 
 
@@ -48,20 +48,8 @@ def load(path: Path) -> ModuleType:
 driver = load(DRIVER)
 
 
-def traces_of(folder: Path, moment: str) -> set[str]:
-    """The names that appear when a driver passes a moment."""
-    patterns = {
-        "claimed": "state/store/epochs/*",
-        "planned": "state/store/plans/*",
-        "staged": "out/counts/_staging/*/*",
-        "circulating": "state/store/data/*-trip-*",
-        "committed": "state/store/commits/*",
-        "published": "out/stream/batch-*",
-    }
-    try:
-        return {str(path) for path in folder.glob(patterns.get(moment, patterns["committed"]))}
-    except FileNotFoundError:  # the driver removed a folder while it was listed
-        return traces_of(folder, moment)
+def commits(folder: Path) -> int:
+    return len(list(folder.glob("state/store/commits/*")))
 
 
 def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:
@@ -71,26 +59,25 @@ def wait_for(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> boo
         if process.poll() is not None:
             return False
         assert time.monotonic() < deadline, "the driver does not move"
-        time.sleep(0.001)
+        time.sleep(0.01)
     return True
 
 
 def lives(folder: Path, moments: tuple[str, ...], draw: random.Random) -> Iterator[str]:
-    """Start drivers and kill them; gives the moment at which each one died."""
+    """Start drivers, which wait at a moment each, and kill them there; gives the moments."""
     for moment in moments:
+        held, before = folder / "held", commits(folder)
+        held.unlink(missing_ok=True)
         with (folder / "driver.log").open("ab") as log:
-            command = [sys.executable, str(DRIVER), str(folder)]
+            command = [sys.executable, str(DRIVER), str(folder), "spark", moment, str(draw.randint(1, driver.TIMES[moment]))]
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
-            known, logged = traces_of(folder, moment), len(traces_of(folder, "committed"))
-            moved = wait_for(process, lambda m=moment, k=known: bool(traces_of(folder, m) - k))  # type: ignore[misc]
-            if moved and moment == "at random":
-                time.sleep(draw.random() * 2)
-            assert process.poll() is None, (folder / "driver.log").read_text(errors="replace")[-3000:]
+            reached = wait_for(process, held.exists)
+            assert reached, (folder / "driver.log").read_text(errors="replace")[-3000:]
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        yield f"{moment}, after {len(traces_of(folder, 'committed')) - logged} batches"
+        yield f"{moment}, at {held.read_text()}, after {commits(folder) - before} batches"
 
 
 def outputs(folder: Path) -> dict[Path, int]:
