@@ -169,7 +169,7 @@ def silent_source(folder: Path, size: int) -> Figures:
 Case = Callable[[Path, int], Figures]
 #: The cases with their small and their full size.
 CASES: dict[str, tuple[Case, int, int]] = {
-    "three_times": (three_times, 2, 120),
+    "three_times": (three_times, 2, 600),
     "one_huge_group": (one_huge_group, 40_000, 5_000_000),
     "one_huge_batch": (one_huge_batch, 40_000, 5_000_000),
     "many_groups": (many_groups, 20_000, 1_000_000),
