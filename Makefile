@@ -36,7 +36,7 @@ test-services: $(READY) ## the tests with Kafka and PostgreSQL, which it fetches
 	@$(WITH_JAVA) scripts/services.sh $(ARGS)
 
 soak: $(READY) ## a query under load that is killed, for half an hour: fails if anything grows; ARGS="--minutes 3", --overload
-	@$(BIN)/python -m tests.soak $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m tests.soak $(ARGS)
 
 soak-server: $(READY) ## twenty clients of a server that is killed three times, for ten minutes; a minute of it is in CI
 	@$(BIN)/python -m tests.services.server.soak $(ARGS)

@@ -35,8 +35,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=3, help="how often the process is killed, in the first half")
     parser.add_argument("--host", default="local", choices=["local", "spark"])
     parser.add_argument(
-        "--kafka", action="store_true", help="also read a topic, of a broker that is fetched and started"
-    )
+        "--kafka", action=argparse.BooleanOptionalAction, default=True,
+        help="read files and a topic, of a broker that is fetched and started; --no-kafka: files only",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where to keep the checkpoint, the outputs and the log")
     parser.add_argument("--picture", type=Path, default=Path("build/soak.svg"))
