@@ -414,6 +414,41 @@ def test_other_columns_into_the_same_place(folder: Path):
     assert_same_history(content(renamed, "two"), fresh(renamed))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"encoding": "events"}, {"encoding": "changes"}),
+        ({"encoding": "events"}, {"encoding": "final"}),
+        ({"encoding": "changes"}, {"encoding": "events"}),
+        ({"encoding": "changes"}, {"encoding": "final"}),
+        ({"encoding": "final"}, {"encoding": "changes"}),
+        ({"encoding": "events"}, {"encoding": "events", "format": "jsonl"}),
+        ({"encoding": "events", "format": "jsonl"}, {"encoding": "events"}),
+    ],
+)
+def test_another_form_into_the_same_place(folder: Path, before: dict[str, Any], after: dict[str, Any]):
+    """A directory whose files have several forms cannot be read."""
+    arrive(folder, "1.csv", "2.csv")
+    step((highest(trades()), hr.files("one", **{"format": "parquet", **before})))
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"have other columns|have another format"):
+            step((highest(trades()), hr.files("one", **{"format": "parquet", **after})), upgrade="backfill")
+        step((highest(trades()), changes("two")), upgrade="backfill")  # from now on the place is one that was left
+
+
+@pytest.mark.parametrize(("kind", "value"), [("LONG", col("high").cast("LONG")), ("STRING", col("symbol"))])
+def test_another_type_into_the_same_place(folder: Path, kind: str, value: Any):
+    """Readers of the directory take the type of one file for that of all."""
+    arrive(folder, "1.csv")
+    step((highest(trades()), changes("one")))
+    other = highest(trades()).select("symbol", high=value)
+    with pytest.raises(CheckpointError, match="have other columns") as error:
+        step((other, changes("one")), upgrade="backfill")
+    assert "high DOUBLE" in str(error.value)
+    assert f"high {kind}" in str(error.value)
+    step((other, changes("two")), upgrade="backfill")
+
+
 def test_sources_that_cannot_be_repeated(folder: Path):
     arrive(folder, "1.csv")
     ticking = hr.read_csv("in", "symbol STRING, ts LONG, price DOUBLE, size LONG", lifetime=hr.point("ts"),

@@ -27,14 +27,14 @@ from headrace.errors import CheckpointError
 from headrace.events import to_changes
 from headrace.io.files import local_path
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import CHANGE_TYPE, FileSink, Memory, Sink, read_events_output
+from headrace.io.sinks import CHANGE_TYPE, FileSink, Memory, Sink, columns_of_rows, read_events_output
 from headrace.schema import Schema
 from headrace.store.objects import ObjectStorage
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
+from headrace.types import nearest_type
 
 __all__ = ["content", "correction", "is_readable", "promised", "rows_of_files", "shown_place"]
 
-_PARTS = {"kind", *LIFETIME, "re_new", CHANGE_TYPE}
 _ELSEWHERE = "another directory, topic or table for this output, which then gets the whole history"
 
 
@@ -51,7 +51,7 @@ def is_readable(sink: Sink) -> bool:
 
 def promised(sink: FileSink, schema: Schema) -> int:
     """The last CTI in a directory with the output of an earlier query."""
-    _check_columns(sink, _columns(sink), schema)
+    _check_form(sink, schema)
     if sink.encoding != "events":
         return NEG_INFINITY
     rows = read_events_output(sink.path, schema)
@@ -59,13 +59,13 @@ def promised(sink: FileSink, schema: Schema) -> int:
 
 
 def content(sink: Sink, schema: Schema) -> Changes:
-    """What a sink has, as changes; `CheckpointError` if its rows have other columns."""
+    """What a sink has, as changes; `CheckpointError` if its rows have another form, or other columns."""
     if isinstance(sink, Memory):
         parts = [changes for changes, _ in sink.batches]
-        _check_columns(sink, [parts[0].payload.column_names] if parts else [], schema)
+        _check_columns(sink, parts[0].payload.schema if parts else schema.arrow, schema.arrow)
         return Changes.concat([Changes.empty(schema), *parts])
     assert isinstance(sink, FileSink)
-    _check_columns(sink, _columns(sink), schema)
+    _check_form(sink, schema)
     if sink.encoding == "events":
         return to_changes(read_events_output(sink.path, schema), schema)
     return rows_of_files(sink.path, schema)
@@ -89,33 +89,66 @@ def _files(sink: FileSink) -> list[str]:
 
 
 def _parquet(file: str) -> pa.Table:
+    return _opened(file).read()
+
+
+def _opened(file: str) -> pq.ParquetFile:
     local = local_path(file)
     if local is not None:
-        return pq.ParquetFile(local).read()
+        return pq.ParquetFile(local)
     folder, _, name = file.rpartition("/")
-    return pq.ParquetFile(pa.BufferReader(ObjectStorage(folder).read(name))).read()
+    return pq.ParquetFile(pa.BufferReader(ObjectStorage(folder).read(name)))
 
 
-def _columns(sink: FileSink) -> list[list[str]]:
-    """The columns of the rows in a directory; none if it has no rows."""
-    for file in _files(sink):
-        if file.endswith(".parquet"):
-            return [[name for name in pq.ParquetFile(file).schema_arrow.names if name not in _PARTS]]
+def _check_form(sink: FileSink, schema: Schema) -> None:
+    """`CheckpointError` unless the files of a directory are like those that the sink writes: readers take the columns
+    and types of one file for those of all.
+    """
+    files = _files(sink)
+    other = [file for file in files if not file.endswith(f".{sink.format}")]
+    if other:
+        raise CheckpointError(
+            f"the files in {shown_place(sink)} have another format", given=other[0], allowed=sink.format,
+            instead=_ELSEWHERE,
+        )  # fmt: skip
+    if sink.format == "parquet":
+        if files:
+            _check_columns(sink, _opened(files[0]).schema_arrow, columns_of_rows(schema, sink))
+        return
+    names = _names_in_json(files)  # their types are judged when the rows are read
+    if names is not None and set(names) != set(schema.names):
+        raise _other_columns(sink, ", ".join(names), ", ".join(schema.names))
+
+
+def _names_in_json(files: Sequence[str]) -> list[str] | None:
+    """The columns of physical events as JSON lines; None if there is no event but CTIs, which have no payload."""
+    for file in files:
         with Path(file).open() as lines:
             for line in lines:
                 event = json.loads(line)
-                if event["kind"] != "cti":  # which has no payload
-                    return [list(event["payload"])]
-    return []
+                if event["kind"] != "cti":
+                    return list(event["payload"])
+    return None
 
 
-def _check_columns(sink: Sink, columns: Sequence[Sequence[str]], schema: Schema) -> None:
-    for payload in columns:
-        if set(payload) != set(schema.names):
-            raise CheckpointError(
-                f"the rows in {shown_place(sink)} have other columns than those of the new query",
-                given=", ".join(payload), allowed=", ".join(schema.names), instead=_ELSEWHERE,
-            )  # fmt: skip
+def _check_columns(sink: Sink, found: pa.Schema, own: pa.Schema) -> None:
+    """The order of columns does not matter, nor how their values are encoded."""
+    there, wanted = (sorted(f"{name} {_type(schema, name)}" for name in schema.names) for schema in (found, own))
+    if there != wanted:
+        raise _other_columns(sink, ", ".join(there), ", ".join(wanted))
+
+
+def _type(schema: pa.Schema, name: str) -> str:
+    kind = schema.field(name).type
+    known = nearest_type(kind)
+    return str(kind) if known is None else known.value
+
+
+def _other_columns(sink: Sink, found: str, own: str) -> CheckpointError:
+    return CheckpointError(
+        f"the rows in {shown_place(sink)} have other columns than those of the new query",
+        given=found, allowed=own, instead=_ELSEWHERE,
+    )  # fmt: skip
 
 
 def correction(sink: Sink, old: Changes, new: Changes, promised: int, cti: int, *, dates: bool) -> Changes:
