@@ -7,6 +7,7 @@ wait for it.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -20,6 +21,7 @@ from headrace.metrics.queries import QueryFigures, process_families, query_famil
 
 __all__ = ["MetricsEndpoint", "MetricsPlace", "metrics_address"]
 
+_log = logging.getLogger("headrace")
 LOOPBACK = "127.0.0.1"
 #: How long the server waits for the rest of a request, in seconds.
 _PATIENCE = 10.0
@@ -33,7 +35,8 @@ def metrics_address(given: int | str) -> tuple[str, int]:
     (('127.0.0.1', 9108), ('0.0.0.0', 9108), ('::1', 0))
     """
     host, _, port = str(given).rpartition(":")
-    valid = not isinstance(given, bool) and port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT
+    digits = not isinstance(given, bool) and port.isascii() and port.isdigit()
+    valid = digits and len(port) <= len(str(_HIGHEST_PORT)) and int(port) <= _HIGHEST_PORT
     if not valid or (":" in host and not host.startswith("[")):
         raise PlanError(
             "metrics are shown at a port",
@@ -71,7 +74,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] not in ("/metrics", "/"):
             self._reply(404, b"there is only /metrics here\n", "text/plain; charset=utf-8")
             return
-        self._reply(200, self.server.text(), CONTENT_TYPE)
+        try:
+            status, body, kind = 200, self.server.text(), CONTENT_TYPE
+        except Exception:  # noqa: BLE001 - whatever a request meets ends neither the server nor a query
+            _log.exception("the metrics at %s cannot be shown", self.server.server_address)
+            status, body, kind = 500, b"the metrics cannot be shown: the log says why\n", "text/plain; charset=utf-8"
+        self._reply(status, body, kind)
 
     do_HEAD = do_GET  # noqa: N815 - the name is that of the standard library
 
@@ -96,9 +104,9 @@ class MetricsEndpoint:
         self._lock = threading.Lock()
         try:
             self._server = _Server(address, self._text)
-        except OSError as error:
+        except (OSError, TypeError, UnicodeError) as error:  # the latter: a text that is no name of a host
             raise HostError(
-                f"no server for metrics can be opened: {error.strerror or error}",
+                f"no server for metrics can be opened: {getattr(error, 'strerror', None) or error}",
                 given=f"metrics_port='{_shown(*address)}'",
                 instead="another port, or metrics_port=0 for a free one",
             ) from error

@@ -72,7 +72,7 @@ def exposition(families: Iterable[Family]) -> bytes:
             together[family.name].samples.extend(family.samples)
         else:
             together[family.name] = Family(family.name, family.kind, family.text, family.labels, [*family.samples])
-    return "".join(f"{line}\n" for family in together.values() for line in family.lines()).encode()
+    return "".join(f"{line}\n" for family in together.values() for line in family.lines()).encode(errors="replace")
 
 
 def _escaped(text: str, *, quotes: bool = True) -> str:

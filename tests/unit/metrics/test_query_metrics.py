@@ -13,7 +13,7 @@ from tests.fixtures.scraping import Scraped, scrape
 from tests.fixtures.waiting import until
 
 import headrace as hr
-from headrace.errors import HostError, PlanError
+from headrace.errors import CheckpointError, HostError, PlanError
 from headrace.host.driving.query import Query
 from headrace.metrics.endpoint import metrics_address
 from headrace.metrics.families import Family, exposition
@@ -68,11 +68,17 @@ def test_a_cti_is_a_date_or_a_number(
         assert list(scraped.values(f"headrace_{prefix}cti_lag_ticks").values()) == ticks
 
 
-@pytest.mark.parametrize("given", [-1, 65_536, "x", "localhost", "::1", "host:", True, "1.5"])
+@pytest.mark.parametrize("given", [-1, 65_536, "x", "localhost", "::1", "host:", True, "1.5", "1" * 5000])
 def test_a_port_that_is_none_is_refused(given: int | str, tmp_path: Path):
     with pytest.raises(PlanError, match="at a port"):
         counts(tmp_path).start(hr.memory(), host="local", metrics_port=given, checkpoint=str(tmp_path / "state"))
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("given", ["a\0b:80", "é" * 100 + ":80", "a" * 100 + ":80"])
+def test_a_host_that_cannot_be_one_is_refused(given: str, tmp_path: Path):
+    with pytest.raises(HostError, match="no server for metrics"):
+        counts(tmp_path).start(hr.memory(), host="local", metrics_port=given)
 
 
 def test_a_port_of_another_host():
@@ -212,6 +218,37 @@ def test_a_port_of_another_process_is_refused_before_anything_is_created(tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HostError, match="no server for metrics"):
         started(tmp_path, metrics_port=taken.getsockname()[1])
     assert not (tmp_path / "state").exists()
+
+
+def test_a_start_that_is_refused_leaves_the_port(tmp_path: Path):
+    port, file = free_port(), tmp_path / "file"
+    file.write_text("no directory")
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        started(tmp_path, metrics_port=port, checkpoint=str(file))
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+    started(tmp_path, metrics_port=port).stop()
+
+
+@pytest.mark.parametrize("name", [None, 5, b"q", "\udcff"])
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path, name: object):
+    """It is a label of every metric: with it, no query at the port would show any."""
+    with pytest.raises(PlanError, match="the name of a query is a text"):
+        started(tmp_path, name=name)
+    assert not (tmp_path / "state").exists()
+
+
+def test_figures_that_cannot_be_read_are_an_answer_and_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    query = started(tmp_path)
+    monkeypatch.setattr("headrace.host.driving.query.figures_of", lambda _: 1 / 0)
+    answer = httpx.get(str(query.metrics_url), timeout=30)
+    assert (answer.status_code, "log" in answer.text) == (500, True)
+    assert "ZeroDivisionError" in caplog.text
+    monkeypatch.undo()
+    assert scrape(query.metrics_url).value("headrace_batch", query="q") == 0
+    query.stop()
 
 
 def test_a_query_that_has_failed_shows_it_and_leaves_its_name(tmp_path: Path):

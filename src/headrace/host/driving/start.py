@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,12 +174,16 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
     host.check(outputs)
     check_upgrade(request.upgrade, request.checkpoint, outputs)
     # What is invalid is refused before anything is created.
+    _check_name(request.name)
     _ = request.interval, request.patience, request.recording, request.kept
     alarms = Alarms(request.name, checked_rules(request.alarms), AlarmCalls(request.name))
     metrics = None if request.metrics_port is None else MetricsPlace(request.metrics_port, request.name)
-    remove_leftovers()
-    place = Checkpoint(request.checkpoint)
-    try:
+    with ExitStack() as undo:
+        if metrics is not None:
+            undo.callback(metrics.close)
+        remove_leftovers()
+        place = Checkpoint(request.checkpoint)
+        undo.callback(place.close)
         with host.explaining():
             _take(host, place, outputs, sinks, request)
             query = _build(host, place, outputs, sinks, request)
@@ -187,11 +191,7 @@ def start_on(host: Host, pairs: Sequence[tuple[Node, Sink]], request: StartReque
             if request.adoption is not None:
                 request.adoption.adopted()
             _begin(query, host, outputs)
-    except BaseException:
-        if metrics is not None:
-            metrics.close()
-        place.close()
-        raise
+        undo.pop_all()
     return query
 
 
@@ -355,6 +355,12 @@ def _environment(place: Checkpoint, line: Line, sinks: Sequence[Sink]) -> Enviro
 
 def _now() -> int:
     return int(time.time() * 1_000_000)
+
+
+def _check_name(name: object) -> None:
+    """Refuse what cannot be a label of metrics, or a part of messages."""
+    if not isinstance(name, str) or name.encode(errors="ignore").decode() != name:
+        raise PlanError("the name of a query is a text", given=name, instead="name='orders'")
 
 
 def _check_places(outputs: Sequence[Output], sinks: Sequence[Sink], checkpoint: str | None) -> None:
