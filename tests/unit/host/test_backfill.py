@@ -262,6 +262,20 @@ def test_a_checkpoint_whose_path_has_dots(folder: Path):
     assert [path.name for path in Path("state/diverted").iterdir()] == ["0"]
 
 
+@pytest.mark.parametrize("change", ["keep", "backfill", "rescale"])
+def test_a_checkpoint_that_was_moved_with_diverted_rows(folder: Path, change: str):
+    arrive(folder, "1.csv")
+    write(folder, {"4.csv": "A,45,3.0,2\n", "5.csv": "A,1,3.0,2\n"})  # the last batch has a late row and nothing else
+    step((highest(trades()), changes("one")), checkpoint="before")
+    assert list(Path("before/diverted/0").glob("batch-*"))
+    Path("before").rename("state")
+    if change == "rescale":
+        hr.checkpoint("state").rescale(2)
+    else:
+        step((highest(trades()), changes("two")), upgrade=change)
+    assert not Path("before").exists()
+
+
 def test_what_a_refused_backfill_has_left_is_removed_by_hand(folder: Path):
     arrive(folder, "1.csv")
     step((highest(trades()), changes("one")))

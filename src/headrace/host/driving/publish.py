@@ -11,7 +11,7 @@ committed batch is not delivered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.errors import CheckpointError, SinkError
+from headrace.host.driving.changed import DIVERTED
 from headrace.host.driving.keeping import OutputKeeper
 from headrace.host.driving.plan import Executor
 from headrace.io.adapter import SinkAdapter, patiently
@@ -211,7 +212,7 @@ def check_published(storage: Storage, last: Commit) -> None:
             if not is_published(storage, last.batch):
                 missing.append("a service" if "deliveries" in output else "a sink of the query's process")
         elif output.get("parts") or output.get("moved"):
-            there = last.batch in batches_at(output["path"]).committed()
+            there = any(last.batch in batches_at(path).committed() for path in _paths(storage, output["path"]))
             missing += [] if there else [output["path"]]
     if missing:
         raise CheckpointError(
@@ -219,6 +220,14 @@ def check_published(storage: Storage, last: Commit) -> None:
             given=f"batch {last.batch}",
             instead="start the query with the checkpoint once, stop it, and try again",
         )
+
+
+def _paths(storage: Storage, path: str) -> Iterator[str]:
+    """Where an output may be: diverted rows are in the checkpoint, which may have been moved since the last batch."""
+    yield path
+    folder, _, name = path.rpartition("/")
+    if folder.endswith(f"/{DIVERTED}"):
+        yield f"{storage.place.rpartition('/')[0]}/{DIVERTED}/{name}"
 
 
 def _check(sink: FileSink, about: Mapping[str, Any], last: Commit | None) -> None:
