@@ -108,16 +108,20 @@ class BatchDirectory:
         """Whether it is the output of a query."""
         return (self.path / _OWNER).exists() or bool(self.committed())
 
+    def belongs_to(self, owner: str) -> bool:
+        """Whether it is the output of this query."""
+        mark = self.path / _OWNER
+        with self._errors("read"):
+            return mark.exists() and mark.read_text() == owner
+
     def claim(self, owner: str, *, begun: bool) -> None:
         """Make it the output of one query; refuse the output of another query, or one that lacks this query's batches.
 
         `begun` says whether the query has run with it before.
         Only numbers identify batches, so batches of two queries in one directory would hide each other.
         """
-        mark = self.path / _OWNER
-        with self._errors("read"):
-            if mark.exists() and mark.read_text() == owner:
-                return
+        if self.belongs_to(owner):
+            return
         if self.taken:
             raise SinkError(
                 f"{str(self.path)!r} holds the output of another query, or of this one from another checkpoint",
@@ -133,7 +137,7 @@ class BatchDirectory:
         with self._errors("write to"):
             folder = self._attempt(0)
             _write(folder / _OWNER, owner.encode())
-            (folder / _OWNER).replace(mark)
+            (folder / _OWNER).replace(self.path / _OWNER)
             _sync(self.path)
             with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()

@@ -54,13 +54,17 @@ class ObjectBatches:
         """Whether it is the output of a query."""
         return self._owner() is not None or bool(self.committed())
 
+    def belongs_to(self, owner: str) -> bool:
+        """Whether it is the output of this query."""
+        return self._owner() == owner
+
     def claim(self, owner: str, *, begun: bool) -> None:
         """Make it the output of one query; refuse the output of another query, or one that lacks this query's batches.
 
         `begun` says whether the query has written batches.
         Only numbers identify batches, so batches of two queries in one place would hide each other.
         """
-        if self._owner() == owner:
+        if self.belongs_to(owner):
             return
         if begun and not self.taken:
             raise SinkError(

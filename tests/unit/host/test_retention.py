@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -167,6 +168,21 @@ def test_a_dry_run_says_what_would_be_removed(tmp_path: Path):
     assert "removed 0 files" in gc(tmp_path).output
     run(tmp_path, range(5, 6))
     assert len(BatchDirectory(str(tmp_path / "out")).committed()) == 6
+
+
+def test_a_directory_that_another_query_has_now_is_left(tmp_path: Path):
+    run(tmp_path, range(3), keep="1 day")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "state").rename(tmp_path / "before")
+    run(tmp_path, range(3, 5))  # with a checkpoint of its own; it keeps everything
+    grow_old(tmp_path / "out", 99)
+    there = BatchDirectory(str(tmp_path / "out")).committed()
+    found = hr.checkpoint(tmp_path / "before").gc()
+    assert (found["files"], found["outputs_left"]) == (0, [str(tmp_path / "out")])
+    assert f"left {tmp_path / 'out'}: it is the output of another query" in str(found)
+    assert BatchDirectory(str(tmp_path / "out")).committed() == there
+    shutil.rmtree(tmp_path / "out")
+    assert hr.checkpoint(tmp_path / "before").gc()["outputs_left"] == []
 
 
 def test_an_age_is_for_diverted_rows_and_recordings_but_not_for_results(tmp_path: Path):

@@ -15,7 +15,7 @@ rows and recorded batches instead. Removed batches are announced before (`io/com
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.errors import CheckpointError
@@ -50,6 +50,7 @@ class TidyReport(dict[str, Any]):
             lines.append("a query runs on this checkpoint, or may run: it removes its files by itself")
         if self["unfinished"]:
             lines.append(f"left {self['unfinished']:,} files of a batch that is not committed yet: it will remove them")
+        lines += [f"left {path}: it is the output of another query" for path in self["outputs_left"]]
         lines += [f"left {key}: its reader may still be there, on another machine" for key in self["pins_left"]]
         return "\n".join(lines)
 
@@ -57,10 +58,11 @@ class TidyReport(dict[str, Any]):
 def tidy_up(folder: SavedCheckpoint, older_than: DurationLike | None = None, *, dry: bool = False) -> TidyReport:
     """Remove the pins of dead readers, old batches of outputs, and if no query runs, what no kept commit names."""
     age = _age(older_than)
-    folder.about()
+    owner = folder.about().get("owner")
     storage = CountedStorage(folder.storage, dry=dry)
     pins, left = remove_dead_pins(storage)
     found: dict[str, dict[str, int]] = {}
+    others: list[str] = []
     with folder.held() as free:
         last = folder.log.last()
         if free and last is not None:
@@ -71,12 +73,17 @@ def tidy_up(folder: SavedCheckpoint, older_than: DurationLike | None = None, *, 
         if free:
             _remove_upgrades(folder, found, dry=dry)
         if last is not None:
-            for kind, files, size in _expired(folder, last, age, dry=dry):
-                _count(found, kind, files, size)
+            for kind, path, keep in _kept(folder, last, age):
+                place = batches_at(path)
+                if place.belongs_to(str(owner)):
+                    gone = place.expire(keep, time.time(), dry=dry)
+                    _count(found, kind, gone.files, gone.bytes)
+                elif place.taken:
+                    others.append(path)
         after = storage.sizes(DATA)
     unfinished = [key for key in after if free and last is not None and number_of(key) > last.batch]
     total = {name: sum(about[name] for about in found.values()) for name in ("files", "bytes")}
-    about = {"pins": pins, "pins_left": left, "removed": found, "dry": dry}
+    about = {"pins": pins, "pins_left": left, "outputs_left": others, "removed": found, "dry": dry}
     return TidyReport(total, **about, running=not free, unfinished=len(unfinished))
 
 
@@ -110,23 +117,20 @@ def _remove_upgrades(folder: SavedCheckpoint, found: dict[str, dict[str, int]], 
         Checkpoint(folder.place).remove_scratch()
 
 
-def _expired(folder: SavedCheckpoint, last: Commit, age: float | None, *, dry: bool) -> Iterator[tuple[str, int, int]]:
-    """Remove old batches of outputs; yields what they are, their files and bytes."""
+def _kept(folder: SavedCheckpoint, last: Commit, age: float | None) -> Iterator[tuple[str, str, Keep]]:
+    """The outputs of which not everything is kept: what they are, their places, and what is kept.
+
+    Directories of diverted rows are in the checkpoint, which may have been moved.
+    """
     for output in last.record["outputs"]:
-        kind, path, keep = _kept(folder, output, age)
+        kind, path = _OUTPUT, str(output.get("path", ""))
+        keep = Keep.from_json(output["keep"]) if output.get("keep") else None
+        inside, _, name = path.rpartition("/")
+        if inside.endswith(f"/{DIVERTED}"):
+            kind, path = _DIVERTED, f"{folder.place}/{DIVERTED}/{name}"
+            keep = keep if age is None else Keep(seconds=age)
         if keep is not None:
-            gone = batches_at(path).expire(keep, time.time(), dry=dry)
-            yield kind, gone.files, gone.bytes
-
-
-def _kept(folder: SavedCheckpoint, output: Mapping[str, Any], age: float | None) -> tuple[str, str, Keep | None]:
-    """What is kept of an output. Directories of diverted rows are in the checkpoint, which may have been moved."""
-    path = str(output.get("path", ""))
-    keep = Keep.from_json(output["keep"]) if output.get("keep") else None
-    inside, _, name = path.rpartition("/")
-    if not inside.endswith(f"/{DIVERTED}"):
-        return _OUTPUT, path, keep
-    return _DIVERTED, f"{folder.place}/{DIVERTED}/{name}", keep if age is None else Keep(seconds=age)
+            yield kind, path, keep
 
 
 def _count(found: dict[str, dict[str, int]], kind: str, files: int, size: int) -> None:
