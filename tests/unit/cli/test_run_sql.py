@@ -240,6 +240,42 @@ def test_what_a_script_sets_counts_unless_told_otherwise(file: Path):
 
 
 @pytest.mark.slow
+def test_a_query_that_is_followed_shows_lost_rows_and_alarms(tmp_path: Path):
+    """Nobody configures the log of a command."""
+    data, script = tmp_path / "in", tmp_path / "rows.sql"
+    data.mkdir()
+    (data / "0.csv").write_text("1,a\n" * 100 + "no time,a\n" * 50)
+    script.write_text(
+        f"CREATE STREAM t (at LONG, k STRING) ORDER BY at SOURCE FILE ('{data}', ',');\n"
+        f"INSERT INTO FILE ('{tmp_path / 'out'}') SELECT * FROM t;\n"
+    )
+    command = [sys.executable, "-m", "headrace", "run", str(script), "--follow", "--host", "local"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        seen = ""
+        while "alarm diverted_share" not in seen:
+            line = process.stderr.readline()
+            assert line, seen
+            seen += line
+        process.kill()
+    assert "50 of 150 rows not used" in seen
+
+
+def test_a_run_shows_what_it_has_to_say_and_lost_rows_once(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.csv").write_text("at,k,more\n1,a,x\nno time,a,x\n")
+    script = tmp_path / "rows.sql"
+    script.write_text(
+        "CREATE STREAM t (at LONG, k STRING) ORDER BY at\n"
+        "SOURCE CSV ('in', on_drift => 'widen');\n"
+        "INSERT INTO FILE ('out') SELECT * FROM t;\n"
+    )
+    answer = CliRunner().invoke(app, ["run", str(script), "--checkpoint", str(tmp_path / "state")])
+    assert answer.exit_code == 0
+    assert answer.stderr.count("column 'more' is new") == 1
+    assert answer.stderr.count("1 of 2 rows not used") == 1
+
+
 def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_path: Path):
     data, script = tmp_path / "in", tmp_path / "sums.sql"
     data.mkdir()

@@ -12,7 +12,7 @@ from headrace.border import shown
 from headrace.changes import Changes
 from headrace.cli.loading import LoadedQuery, endless, folder_of
 from headrace.cli.run.options import HostName, Options, PrintOptions
-from headrace.cli.run.printing import AnswerPrinter, print_note, show_outcomes, sorted_history
+from headrace.cli.run.printing import AnswerPrinter, log_shown, print_note, show_outcomes, sorted_history
 from headrace.errors import PlanError
 from headrace.events import to_physical
 from headrace.io.console import close, show_batch
@@ -37,10 +37,9 @@ def run_live(loaded: LoadedQuery, options: Options) -> None:
             allowed="a script with a query or an INSERT INTO; or FILE.sql:NAME for a stream of it",
             instead="SELECT …, or INSERT INTO FILE ('out') SELECT …",
         )
-    if options.follow or (options.host is HostName.spark and _never_ends(loaded)):
-        _follow(loaded, options)
-    else:
-        _to_the_end(loaded, options)
+    follows = options.follow or (options.host is HostName.spark and _never_ends(loaded))
+    with log_shown(losses=follows):  # at the end of a run they are printed with all that were lost
+        (_follow if follows else _to_the_end)(loaded, options)
 
 
 def _never_ends(loaded: LoadedQuery) -> bool:
@@ -142,7 +141,8 @@ def _follow(loaded: LoadedQuery, options: Options) -> None:
     print_note(f"{loaded.name} runs until Ctrl-C{shown}")
     try:
         query.await_termination()
-        print_note(f"{loaded.name} has ended: there were no new rows for {settings.get('timeout')}")
+        timeout = settings.get("timeout")
+        print_note(f"{loaded.name} has ended" + (f": there were no new rows for {timeout}" if timeout else ""))
         query.stop()
     except KeyboardInterrupt:
         kept = f"; its checkpoint is {settings['checkpoint']}" if "checkpoint" in settings else ""

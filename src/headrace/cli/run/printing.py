@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ from headrace.io.encode import physical_to_jsonl
 if TYPE_CHECKING:
     from headrace.sql.session import Outcome
 
-__all__ = ["AnswerPrinter", "print_note", "show_outcomes", "sorted_history"]
+__all__ = ["AnswerPrinter", "log_shown", "print_note", "show_outcomes", "sorted_history"]
 
 
 class AnswerPrinter:
@@ -60,6 +62,27 @@ class AnswerPrinter:
 def print_note(text: str) -> None:
     """Print a note on standard error."""
     Console(stderr=True).print(text, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+class _Notes(logging.Handler):
+    """Prints the warnings of the log as notes. Errors end the command, which prints them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.ERROR:
+            print_note(record.getMessage())
+
+
+@contextmanager
+def log_shown(*, losses: bool) -> Iterator[None]:
+    """Show what a query that runs has to say, such as alarms: a command has no other log; `losses`: also lost rows."""
+    notes = _Notes(logging.WARNING)
+    notes.addFilter(lambda record: losses or record.module != "losses")
+    log = logging.getLogger("headrace")
+    log.addHandler(notes)
+    try:
+        yield
+    finally:
+        log.removeHandler(notes)
 
 
 def show_outcomes(outcomes: Iterable[Outcome], *, quiet: bool) -> None:
