@@ -126,6 +126,24 @@ def large(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
+def test_a_folder_of_checkpoints_names_them(state: Path, tmp_path: Path):
+    """The command line keeps the checkpoint of each query in a folder of its own."""
+    with pytest.raises(CheckpointError, match="there is no checkpoint at this path") as error:
+        hr.checkpoint(tmp_path)
+    assert error.value.instead == str(state)
+
+
+def test_a_description_that_is_missing_is_named(stream: hr.Stream, state: Path, tmp_path: Path):
+    about = state / "headrace.json"
+    content = about.read_bytes()
+    about.unlink()
+    with pytest.raises(CheckpointError, match=r"headrace.json is missing, and it has batches up to 2"):
+        running(stream, tmp_path, "out", checkpoint=str(state))
+    assert not about.exists()
+    about.write_bytes(content)
+    running(stream, tmp_path, "out", checkpoint=str(state)).stop()
+
+
 def test_verify_of_a_whole_checkpoint(large: Path):
     found = hr.checkpoint(large).verify()
     assert found["problems"] == []

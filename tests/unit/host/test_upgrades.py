@@ -186,6 +186,15 @@ def test_the_option_may_stay(folder: Path):
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
+def test_an_upgrade_of_nothing_is_a_message(folder: Path, caplog: pytest.LogCaptureFixture):
+    """The checkpoint may be another one than its user thinks."""
+    arrive(folder, "1.csv")
+    for _ in range(2):
+        step((highest(trades()), out("one")), upgrade="keep")
+    messages = [record.getMessage() for record in caplog.records if "upgrade" in record.getMessage()]
+    assert messages == [f"query headrace: there is nothing to upgrade in {folder / 'state'}: a new checkpoint begins"]
+
+
 def test_without_an_upgrade_the_error_says_what_is_possible(folder: Path):
     arrive(folder, "1.csv")
     step((highest(trades()), out("one")))

@@ -243,6 +243,7 @@ class Checkpoint:
         self.root.remove_drafts()
         stored = read_about(self.root)
         if stored is None:
+            self._check_new()
             create_about(self.root, own | {"owner": uuid.uuid4().hex})
             stored = read_about(self.root) or {}  # its own, or that of another query that began at the same time
         stored = readable(self.place, stored)
@@ -253,6 +254,16 @@ class Checkpoint:
         if added and self.path is not None:  # by an earlier Headrace
             with self._errors():
                 replace_about(self.root, stored | added)
+
+    def _check_new(self) -> None:
+        """Refuse a store that has commits and no description: a new one would have another owner than its outputs."""
+        last = Log(self.storage).last()
+        if last is not None:
+            raise CheckpointError(
+                f"the checkpoint's {_ABOUT} is missing, and it has batches up to {last.batch}",
+                given=f"{self.root.place}/{_ABOUT}",
+                instead="restore the file, or another checkpoint directory and new sinks",
+            )
 
     def continued(self, sinks: Sequence[Sink]) -> list[Sink]:
         """The sinks of the claimed checkpoint: a place keeps the form of times with which it began.

@@ -6,6 +6,7 @@ of a checkpoint: so a query can continue on another host.
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,7 @@ from headrace.time import DurationLike, duration
 
 __all__ = ["Host", "StartRequest", "start_on"]
 
+_log = logging.getLogger("headrace")
 #: So many batches of diverted rows are merged into one, and so many of these again.
 _DIVERTED_COMPACT = 10
 
@@ -286,6 +288,10 @@ def _planned(
     stored = place.settle()
     plan = _planner(host, place, outputs, sinks, request, stored)
     if stored is None:
+        if request.upgrade is not None:
+            _log.warning(
+                "query %s: there is nothing to upgrade in %s: a new checkpoint begins", request.name, place.place
+            )
         return plan(())
     last = Log(place.storage).last()
     if request.upgrade is None:

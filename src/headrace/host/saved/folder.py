@@ -36,7 +36,12 @@ class SavedCheckpoint:
                 "there is no checkpoint at this path",
                 given=str(place),
                 allowed="a directory or URL that was given to start(..., checkpoint=...), with its headrace.json",
+                instead=" or ".join(self._inside()),
             )
+
+    def _inside(self) -> list[str]:
+        """The checkpoints in a directory: `headrace run --checkpoint DIR` keeps that of a query in DIR/NAME."""
+        return [] if self.path is None else sorted(str(about.parent) for about in self.path.glob("*/headrace.json"))
 
     def about(self) -> dict[str, Any]:
         """The content of headrace.json; `CheckpointError` if this version cannot read the checkpoint."""
