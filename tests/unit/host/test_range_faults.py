@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.errors import Unavailable
+from headrace.errors import StoreError, Unavailable
 from headrace.host.driving import ranges
 from headrace.host.driving.ranges import RangePositions
 from headrace.io import adapter as adapters
 from headrace.io.adapter import Offsets, ReadRange, SourceAdapter
+from headrace.io.decoded import DecodedBlock, decoded
 from headrace.plan.nodes import Source
 from headrace.schema import Schema
+from headrace.store.log import Log
 
 SECOND = 1_000_000
 
@@ -29,6 +33,10 @@ class Place(SourceAdapter):
     ends: dict[str, int] = field(default_factory=dict)
     away: list[str] = field(default_factory=list)
     latest: bool = False
+    acknowledged: list[dict[str, int]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "place"
 
     @property
     def schema(self) -> Schema:
@@ -50,6 +58,20 @@ class Place(SourceAdapter):
     def limit(self, partition: str, start: int, end: int, rows: int) -> int:
         self._call("limit")
         return super().limit(partition, start, end, rows)
+
+    def read(
+        self,
+        partition: str,  # noqa: ARG002 - of all adapters
+        start: int,
+        end: int,
+        columns: Sequence[str],  # noqa: ARG002 - the same
+    ) -> Generator[DecodedBlock, None, int | None]:
+        offsets = np.arange(start, end)
+        yield decoded(pa.table({"t": offsets}), offsets, self.schema)
+        return None
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        self.acknowledged.append(dict(positions))
 
 
 def positions(place: Place, idle: int | None = None) -> RangePositions:
@@ -93,6 +115,30 @@ def test_the_first_commit_keeps_where_partitions_begin(tmp_path: Path):
     assert query.driver.last is not None
     (saved,) = query.driver.last.record["positions"].values()
     assert saved["scalars"]["next"] == {"a": 5}
+
+
+def test_what_is_read_and_not_committed_is_not_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The disk is full at the second commit: a place that forgets must still have that batch for the next start."""
+    place = Place(ends={"a": 5})
+    stream = hr.read_source(place, lifetime=hr.point("t"), progress=hr.advance(delay=0))
+    query = stream.start(hr.memory(), host="local", checkpoint=str(tmp_path))
+    query.process_all_available()
+
+    def full(*_: object) -> bool:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Log, "commit", full)
+        place.ends["a"] = 9
+        with pytest.raises(StoreError):
+            query.process_all_available()
+        query.stop()
+    assert place.acknowledged[-1] == {"a": 5}
+    again = stream.start(hr.memory(), host="local", checkpoint=str(tmp_path))
+    again.process_all_available()
+    again.stop()
+    assert place.acknowledged[-1] == {"a": 9}
+    assert [counts["accepted"] for counts in again.counts.values()] == [9]
 
 
 @pytest.mark.parametrize(

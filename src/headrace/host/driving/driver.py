@@ -370,7 +370,7 @@ class Driver:
             commit = self.log.read(self.number)
             self._load(commit)
         self.last = commit
-        self._committed_offsets = self._offsets(lambda positions: dict(positions.next))
+        self._committed_offsets = self._offsets(RangePositions.commit)
         return commit
 
     def _record(self, result: BatchResult, ledger: Ledger) -> dict[str, Any]:

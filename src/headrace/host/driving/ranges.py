@@ -183,17 +183,21 @@ class RangePositions:
             )  # fmt: skip
 
     def take(self, ends: Mapping[str, int]) -> None:
-        """Record how far partitions have been read."""
+        """Record how far partitions have been read; `commit` follows."""
         self.waiting = max(0, self.waiting - sum(end - self.next.get(name, end) for name, end in ends.items()))
         self.next |= ends
+
+    def commit(self) -> dict[str, int]:
+        """All that was read is committed, so the place may forget it; gives how far that is."""
         self._committed = dict(self.next)
+        return self._committed
 
     def acknowledge(self) -> None:
-        """Pass on how far a committed batch has read; failures are left to the next time."""
-        if not self._temporary and not self.quiet and self.next != self._acknowledged:
+        """Pass on how far committed batches have read, and no further; failures are left to the next time."""
+        if not self._temporary and not self.quiet and self._committed != self._acknowledged:
             try:
-                self.adapter.acknowledge(dict(self.next))
-                self._acknowledged = dict(self.next)
+                self.adapter.acknowledge(dict(self._committed))
+                self._acknowledged = dict(self._committed)
             except ConnectionError as error:
                 _log.info("%s: positions were not acknowledged: %s", self.source.origin, error)
 
