@@ -67,7 +67,7 @@ bench-esl: $(READY) ## aggregates in SQL: the experiments of Stream Mill, with p
 bench-ffp: $(READY) ## progress of loops: the evaluation of flying fixed-point, with pictures
 	@$(BIN)/python -m benchmarks --only ffp --plots docs/pictures $(ARGS)
 
-grid: $(READY) ## the fault grid: every feature with every disruption, with a picture; ARGS="--features window --seed 7"
+grid: $(READY) ## the fault grid: every feature with every disruption; ARGS="--services", ARGS="--features window --seed 7"
 	@$(BIN)/python -m tests.grid $(ARGS)
 
 grid-spark: $(READY) ## a sample of the fault grid on Spark: 150 cells; ARGS="--seed 7" draws others

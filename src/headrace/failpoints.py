@@ -10,6 +10,7 @@ dozen of them per batch.
     plan         batch                   before the plan of a batch is written
     planned      batch                   after it
     intake       batch/task              before a task reads its share of the input
+    took         batch/task              after it has read and computed it, and written its parts of outputs
     stage        batch/level/bucket      before a task runs a stage
     staged       batch/level/bucket      after the task has written its state
     ran          batch                   after all tasks of all trips
@@ -18,7 +19,7 @@ dozen of them per batch.
     published    batch                   after the outputs of a batch were published
     clean        batch                   before files that are no longer needed are removed
     cleaned      batch                   after that
-    create       key                     before a file of the store is created
+    create       key                     before a file of the store is created, also of an object store
     created      key                     after it
     read, keys   key, folder             before a file of the store is read, or a folder is listed
     remove       key                     before a file of the store is removed

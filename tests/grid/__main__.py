@@ -1,6 +1,7 @@
 """`make grid`: run the fault grid, and write a report and a picture of it.
 
-    python -m tests.grid                               all cells
+    python -m tests.grid                               all cells of rows that need no service
+    python -m tests.grid --services                    all cells, with Kafka, PostgreSQL and an object store
     python -m tests.grid --features "window,json"      the rows whose names or families contain one of these
     python -m tests.grid --disruptions killed          the same for columns
     python -m tests.grid --cells 300 --seed 7          so many cells, drawn by the seed
@@ -28,6 +29,7 @@ from pathlib import Path
 
 from tests.grid.picture import picture
 from tests.grid.run import DISRUPTIONS, FEATURES, CellResult, run_row, silence
+from tests.grid.spark_daemon import grid_session
 
 ROOT = Path(__file__).parents[2]
 REPORT, PICTURE = ROOT / "build" / "fault_grid.json", ROOT / "docs" / "pictures" / "fault_grid.svg"
@@ -37,6 +39,7 @@ Chosen = dict[str, list[str]]
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make grid", description="Run the fault grid.")
     parser.add_argument("--features", default="", help="parts of names or families of rows, with commas between them")
+    parser.add_argument("--services", action="store_true", help="also the rows with services, which it starts")
     parser.add_argument("--disruptions", default="", help="the same of columns")
     parser.add_argument("--cells", type=int, help="draw so many of the cells; by default all")
     parser.add_argument("--cell", nargs=2, metavar=("FEATURE", "DISRUPTION"), help="one cell, with its errors")
@@ -53,7 +56,8 @@ def chosen(given: argparse.Namespace) -> Chosen:
     """The disruptions of each feature that are to run."""
     if given.cell:
         return {given.cell[0]: [given.cell[1]]}
-    rows = [f.name for f in FEATURES.values() if _fits(given.features, f.name, f.family)]
+    found = [f for f in FEATURES.values() if _fits(given.features, f.name, f.family)]
+    rows = [f.name for f in found if given.services or given.features or not f.services]
     columns = [d.name for d in DISRUPTIONS.values() if _fits(given.disruptions, d.name, d.family)]
     cells = [(row, column) for row in rows for column in columns]
     if given.cells is not None and given.cells < len(cells):
@@ -61,10 +65,10 @@ def chosen(given: argparse.Namespace) -> Chosen:
         fitting = [(r, c) for r, c in cells if DISRUPTIONS[c].why_not(FEATURES[r], host) is None]
         drawn = set(random.Random(given.seed).sample(fitting, given.cells))
         cells = [cell for cell in cells if cell in drawn]
-    found: Chosen = {}
+    together: Chosen = {}
     for row, column in cells:
-        found.setdefault(row, []).append(column)
-    return found
+        together.setdefault(row, []).append(column)
+    return together
 
 
 def _fits(wanted: str, *names: str) -> bool:
@@ -98,6 +102,7 @@ def progress(results: Iterable[CellResult], total: int, save: Callable[[list[Cel
 def on_spark(cells: Chosen, seed: int) -> Iterator[CellResult]:
     """The same on Spark, with one session."""
     silence()
+    grid_session()
     for row, columns in cells.items():
         yield from run_row(row, columns, seed, "spark")
 

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tests.grid.disruptions import Disruption
 from tests.grid.hook import Fault, die
-from tests.grid.world import Cell, Wrong, in_order, newest
+from tests.grid.stored import StoredFile
+from tests.grid.world import Cell, Wrong, in_order
 
 from headrace.errors import BadRow, HeadraceError, SourceError
 from headrace.store import blocks
 
 __all__ = ["DAMAGES"]
 
-Harm = Callable[[Path, Cell], None]
+Harm = Callable[[StoredFile, Cell], None]
 
 
-def cut(path: Path, cell: Cell) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: cell.draw.randrange(len(data))])
+def cut(file: StoredFile, cell: Cell) -> None:
+    data = file.read()
+    file.write(data[: cell.draw.randrange(len(data))])
 
 
-def flip(path: Path, cell: Cell) -> None:
+def flip(file: StoredFile, cell: Cell) -> None:
     """Alter a bit of a byte that is not 0: zeros may be the padding between blocks, which nothing reads."""
-    data = bytearray(path.read_bytes())
+    data = bytearray(file.read())
     data[cell.draw.choice([place for place, byte in enumerate(data) if byte])] ^= 1 << cell.draw.randrange(8)
-    path.write_bytes(data)
+    file.write(bytes(data))
 
 
-def delete(path: Path, cell: Cell) -> None:  # noqa: ARG001 - as the others
-    path.unlink()
+def delete(file: StoredFile, cell: Cell) -> None:  # noqa: ARG001 - as the others
+    file.remove()
 
 
 @contextmanager
-def harmed(cell: Cell, path: Path, harm: Harm) -> Iterator[None]:
+def harmed(cell: Cell, file: StoredFile, harm: Harm) -> Iterator[None]:
     """A file that is damaged, and restored afterwards."""
-    saved = cell.folder / "saved"
-    shutil.copy2(path, saved)
-    harm(path, cell)
+    saved = file.save()
+    harm(file, cell)
     try:
         yield
     finally:
-        shutil.copy2(saved, path)
-        saved.unlink()
+        file.restore(saved)
 
 
 def commit_harmed(harm: Harm) -> Callable[[Cell], None]:
@@ -55,8 +54,8 @@ def commit_harmed(harm: Harm) -> Callable[[Cell], None]:
     """
 
     def disturb(cell: Cell) -> None:
-        path = newest(cell.state / "store" / "commits")
-        with harmed_unless_written(cell, path, harm):
+        newest = StoredFile.below(cell.checkpoint, "store/commits")[-1]
+        with harmed_unless_written(cell, newest, harm):
             if cell.refused() is None and harm is not delete:
                 raise Wrong("a damaged commit was not noticed")
 
@@ -68,23 +67,21 @@ def plan_harmed(harm: Harm) -> Callable[[Cell], None]:
 
     def disturb(cell: Cell) -> None:
         cell.die(Fault(f"commit {cell.feature.begun}", die))
-        path = cell.state / "store" / "plans" / f"{cell.feature.begun:012d}"
-        with harmed_unless_written(cell, path, harm):
+        plan = cell.stored(f"store/plans/{cell.feature.begun:012d}")
+        with harmed_unless_written(cell, plan, harm):
             cell.refused()
 
     return disturb
 
 
 @contextmanager
-def harmed_unless_written(cell: Cell, path: Path, harm: Harm) -> Iterator[None]:
+def harmed_unless_written(cell: Cell, file: StoredFile, harm: Harm) -> Iterator[None]:
     """A file that is damaged; it is restored only if the damage was refused, since otherwise another is in use."""
-    saved, seen = cell.folder / "saved", len(cell.errors)
-    shutil.copy2(path, saved)
-    harm(path, cell)
+    saved, seen = file.save(), len(cell.errors)
+    harm(file, cell)
     yield
     if len(cell.errors) > seen:
-        shutil.copy2(saved, path)
-    saved.unlink()
+        file.restore(saved)
 
 
 def segments_harmed(harm: Harm) -> Callable[[Cell], None]:
@@ -96,10 +93,9 @@ def segments_harmed(harm: Harm) -> Callable[[Cell], None]:
             cell.die(Fault(f"plan {cell.feature.begun + 1}", die))
         finally:
             blocks.MOST_INLINE = inline
-        data = in_order(cell.state / "store" / "data")
-        named = [
-            path for path in data if "-trip-" not in path.name and path.name.startswith(f"{cell.feature.begun:012d}")
-        ]
+        number = f"{cell.feature.begun:012d}"
+        data = StoredFile.below(cell.checkpoint, "store/data")
+        named = [file for file in data if "-trip-" not in file.name and file.name.startswith(number)]
         if not named:
             raise Wrong("the state is in no file")
         with harmed(cell, cell.draw.choice(named), harm):
@@ -114,7 +110,7 @@ def source_harmed(harm: Harm) -> Callable[[Cell], None]:
     def disturb(cell: Cell) -> None:
         cell.die(Fault(f"planned {cell.feature.begun}", die))
         path = next(path for path in in_order(cell.folder / "in") if path.stem == f"{cell.feature.begun:03d}")
-        with harmed(cell, path, harm):
+        with harmed(cell, StoredFile.of(path), harm):
             if cell.refused(names=path.name) is None:
                 raise Wrong("the damaged input was not noticed")
 
@@ -125,14 +121,14 @@ def source_altered(cell: Cell) -> None:
     """A bit of the input is altered, and nothing else shows it: an error, or the answer of the altered input."""
     cell.die(Fault(f"planned {cell.feature.begun}", die))
     path = next(path for path in in_order(cell.folder / "in") if path.stem == f"{cell.feature.begun:03d}")
-    saved = cell.folder / "saved"
-    shutil.copy2(path, saved)
-    flip(path, cell)
-    shutil.copystat(saved, path)
+    file = StoredFile.of(path)
+    saved = file.save()
+    flip(file, cell)
+    os.utime(path, ns=saved.times)
     try:
         cell.live()
     except HeadraceError as error:
-        shutil.copy2(saved, path)
+        file.restore(saved)
         if isinstance(error, (BadRow, SourceError)):
             cell.check_error(error, path.name)
         else:  # later rows contradict what was altered, and may be of a later batch: the input must be read again
@@ -152,6 +148,7 @@ def sink_harmed(cell: Cell) -> None:
     """A published batch is removed from the directory of a sink."""
     folders = sorted(path for path in (cell.folder / "out").rglob("batch-*") if path.is_dir())
     path = cell.draw.choice(folders)
+    shutil.rmtree(cell.folder / "saved", ignore_errors=True)
     shutil.move(path, cell.folder / "saved")
     cell.refused(names=str(path.parent))
     if not path.exists():  # the last batch is published again, if the commit has all of it
@@ -161,7 +158,8 @@ def sink_harmed(cell: Cell) -> None:
 
 def epochs_lost(cell: Cell) -> None:
     """The folder that says who owns the query is gone."""
-    shutil.rmtree(cell.state / "store" / "epochs")
+    for file in StoredFile.below(cell.checkpoint, "store/epochs"):
+        file.remove()
     cell.refused()
 
 
@@ -169,7 +167,7 @@ def about_harmed(harm: Harm) -> Callable[[Cell], None]:
     """The description of the checkpoint is damaged."""
 
     def disturb(cell: Cell) -> None:
-        with harmed(cell, cell.state / "headrace.json", harm):
+        with harmed(cell, cell.stored("headrace.json"), harm):
             if cell.refused() is None and harm is not flip:
                 raise Wrong("a damaged headrace.json was not noticed")
 

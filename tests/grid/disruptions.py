@@ -30,4 +30,8 @@ class Disruption:
         """Why the cell makes no sense; None if it does."""
         if host in self.not_on:
             return self.not_on[host]
+        if "services" in self.needs and not feature.services:
+            return "the query uses no service"
+        if "adapter" in self.needs and not feature.adapters:
+            return "neither input nor answers go through an adapter"
         return next((feature.lacks[need] for need in self.needs if need in feature.lacks), None)

@@ -27,13 +27,26 @@ class Feature:
     write: Callable[[Path], None]
     #: The streams with their sinks; built anew for each start, as another process does.
     pairs: Callable[[Path], Pairs]
-    #: What the feature lacks, by the word by which disruptions ask: `state`, `batches`, `files`, `sink files`, `move`.
+    #: What the feature lacks, by the word by which disruptions ask (`needs=`), with the reason.
     lacks: Mapping[str, str] = field(default_factory=dict)
     #: After how many batches a cell begins.
     begun: int = 3
     buckets: int = 2
     #: More options of its starts.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: The services that it needs: `broker`, `database`, `objects`.
+    services: tuple[str, ...] = ()
+    #: Whether it reads or writes through an adapter.
+    adapters: bool = False
+    #: Whether each cell begins with input and outputs of its own, because what a service holds cannot be copied back.
+    anew: bool = False
+    #: Write more input, when the query has read the first batch.
+    later: Callable[[Path], None] | None = None
+    #: Where on an object store its files are, and its checkpoint, if these are not in the folder.
+    home: Callable[[Path], str] | None = None
+    checkpoint: Callable[[Path], str] | None = None
+    #: The rows of a sink, if it is none of this machine's files.
+    rows: Callable[[Path, hr.Stream, Any], list[dict[str, Any]]] | None = None
 
 
 def write_two(folder: Path) -> None:

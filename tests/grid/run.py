@@ -20,9 +20,12 @@ from tests.grid.damage import DAMAGES
 from tests.grid.disruptions import Disruption
 from tests.grid.features import Feature
 from tests.grid.kills import KILLS
+from tests.grid.network import NETWORK
 from tests.grid.processes import PROCESSES
+from tests.grid.published import PUBLISHED
 from tests.grid.queries import QUERIES
 from tests.grid.rivals import RIVALS
+from tests.grid.services import SERVICES
 from tests.grid.sinks import SINKS
 from tests.grid.sources import SOURCES
 from tests.grid.store_faults import STORE_FAULTS
@@ -32,10 +35,12 @@ from tests.grid.world import Cell, HostName, Workplace, Wrong, hook
 
 __all__ = ["DISRUPTIONS", "FEATURES", "CellResult", "Outcome", "run_cell", "run_row", "silence", "workplace"]
 
-FEATURES: dict[str, Feature] = {feature.name: feature for feature in [*QUERIES, *SOURCES, *SINKS]}
+FEATURES: dict[str, Feature] = {
+    feature.name: feature for feature in [*QUERIES, *SOURCES, *SINKS, *SERVICES, *PUBLISHED]
+}
 DISRUPTIONS: dict[str, Disruption] = {
     disruption.name: disruption
-    for disruption in [*KILLS, *PROCESSES, *WORKERS, *STORE_FAULTS, *DAMAGES, *RIVALS, *UPGRADES]
+    for disruption in [*KILLS, *PROCESSES, *WORKERS, *STORE_FAULTS, *DAMAGES, *RIVALS, *UPGRADES, *NETWORK]
 }
 #: Cells run in memory, where there is a file system for that: what they test does not depend on the device.
 MEMORY = next((path for path in ["/dev/shm"] if os.access(path, os.W_OK)), None)  # noqa: S108 - a folder of its own
@@ -104,7 +109,8 @@ def _run_once(place: Workplace, disruption: Disruption, seed: int, attempt: int)
     finally:
         hook.rest()
     outcome: Outcome = "typed error" if cell.errors else "exact"
-    reached = not cell.faults or any(fault.happened for fault in cell.faults)
+    faults = [*cell.faults, *cell.network]
+    reached = not faults or any(fault.happened for fault in faults)
     return CellResult(*names, outcome, "\n".join(cell.errors), time.monotonic() - began), reached
 
 

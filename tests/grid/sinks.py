@@ -98,11 +98,14 @@ SINKS: list[Feature] = [
     sink("memory", lambda _: hr.memory(encoding="changes"), lacks=NO_FILES | {
         "lasting sinks": "what a process has in memory ends with it",
     }),
-    sink("delta rows", lambda out: hr.delta_lake(out / "table"), lacks=NO_FILES),
-    sink("delta upserts", lambda out: hr.delta_lake(out / "table", encoding="upsert", key="k"), latest, lacks=NO_FILES),
-    sink("delta log", lambda out: hr.delta_lake(out / "table", encoding="changes"), lacks=NO_FILES),
-    sink("adapter's changes", sqlite("changes"), lacks=NO_FILES),
-    sink("adapter's upserts", sqlite("upsert", "k"), latest, lacks=NO_FILES),
+    sink("delta rows", lambda out: hr.delta_lake(out / "table"), adapters=True, lacks=NO_FILES),
+    sink(
+        "delta upserts", lambda out: hr.delta_lake(out / "table", encoding="upsert", key="k"), latest,
+        adapters=True, lacks=NO_FILES,
+    ),
+    sink("delta log", lambda out: hr.delta_lake(out / "table", encoding="changes"), adapters=True, lacks=NO_FILES),
+    sink("adapter's changes", sqlite("changes"), adapters=True, lacks=NO_FILES),
+    sink("adapter's upserts", sqlite("upsert", "k"), latest, adapters=True, lacks=NO_FILES),
     sink("recorded", files(encoding="changes", compact=2), options={"record": "1 h"}),
     Feature("several outputs", "sink", write_two, several),
     Feature("output of diverted rows", "sink", write_two, diverted, lacks={

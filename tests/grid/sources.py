@@ -174,13 +174,13 @@ SOURCES: list[Feature] = [
     source(
         "delta table",
         lambda path: hr.read_delta(path, lifetime=hr.point("t"), progress=hr.advance(10), start="earliest"),
-        delta_versions, lacks=OTHER_LIBRARY, options={"rows_per_batch": 10},
+        delta_versions, lacks=OTHER_LIBRARY, options={"rows_per_batch": 10}, adapters=True,
     ),
     source(
         "adapter",
         lambda path: hr.read_source(SqliteSource(str(path / "db"), "rows", ROWS), **_POINTS),
         sqlite_table,
         lacks={"files": "another library reads the database", "clock": "rows have no times of files"},
-        options={"rows_per_batch": 10},
+        options={"rows_per_batch": 10}, adapters=True,
     ),
 ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.grid.disruptions import IN_TASKS, Disruption
+from tests.grid.disruptions import Disruption
 from tests.grid.hook import Action, Fault, break_down, die, disk_full, fail, slow
+from tests.grid.spark_daemon import in_workers
 from tests.grid.world import Cell, Wrong
 
 __all__ = ["STORE_FAULTS"]
@@ -22,7 +23,7 @@ def store_fails(where: str, action: Action = fail, *, lasting: bool = False) -> 
     def disturb(cell: Cell) -> None:
         calls = count(cell, where)
         fault = Fault(where, action, at=1 + cell.draw.randrange(calls), lasting=lasting)
-        error = cell.disturbed(fault, names=str(cell.folder) if "create" in where or "file" in where else "")
+        error = cell.disturbed(fault, names=cell.places if "create" in where else "")
         if error is None and lasting and fault.happened:
             raise Wrong(f"calls {where!r} fail, and nobody noticed")
 
@@ -80,7 +81,14 @@ def task_fails(point: str) -> Callable[[Cell], None]:
     """A task fails once: the query ends with an error that says why, or runs the task again."""
 
     def disturb(cell: Cell) -> None:
-        fault = Fault(point.format(number=cell.feature.begun), break_down)
+        where = point.format(number=cell.feature.begun)
+        if cell.host == "spark":
+            with in_workers("fail", where) as taken:
+                cell.refused(names="the task breaks down", task=True)
+                if not taken.exists():
+                    raise Wrong(f"there was no task {point!r}")
+            return
+        fault = Fault(where, break_down)
         cell.disturbed(fault, names="the task breaks down", task=True)
         if not fault.happened:
             raise Wrong(f"there was no task {point!r}")
@@ -99,9 +107,9 @@ STORE_FAULTS = [
     Disruption("store: an answer is lost", "store", answers_lost(1)),
     Disruption("store: answers are lost twice", "store", answers_lost(2)),
     Disruption("store: the commit's answer is lost", "store", commit_answer_lost),
-    Disruption("store: power lost", "store", power_lost),
-    Disruption("disk of the checkpoint full", "disk", full("state")),
+    Disruption("store: power lost", "store", power_lost, needs=("checkpoint files",)),
+    Disruption("disk of the checkpoint full", "disk", full("state"), needs=("checkpoint files",)),
     Disruption("disk of the sink full", "disk", full("out"), needs=("sink files",)),
-    Disruption("intake task fails", "task", task_fails("intake {number}/0"), not_on=IN_TASKS),
-    Disruption("stage task fails", "task", task_fails("stage {number}/1/"), needs=("stage",), not_on=IN_TASKS),
+    Disruption("intake task fails", "task", task_fails("intake {number}/0")),
+    Disruption("stage task fails", "task", task_fails("stage {number}/1/"), needs=("stage",)),
 ]

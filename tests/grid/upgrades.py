@@ -176,11 +176,15 @@ def by_backfill(cell: Cell) -> None:
 
 
 BEGUN = ("begun",)
+#: Of columns that compute the new query over the history.
+PAST = (*BEGUN, "past")
+#: On an object store there is no lock: the new process supersedes the old one, and does not ask it to end.
+BESIDE = (*PAST, "checkpoint files")
 UPGRADES = [
     Disruption("output added and removed", "change", upgraded, needs=BEGUN),
     Disruption("killed while an output is added", "change", killed_in_upgrade, needs=BEGUN),
-    Disruption("upgrade: backfill", "change", upgrade(by_backfill), needs=BEGUN),
-    Disruption("upgrade: killed in a backfill", "change", killed_in(by_backfill), needs=BEGUN),
-    Disruption("upgrade: side by side", "change", upgrade(beside), needs=BEGUN),
-    Disruption("upgrade: killed side by side", "change", killed_in(beside), needs=BEGUN),
+    Disruption("upgrade: backfill", "change", upgrade(by_backfill), needs=PAST),
+    Disruption("upgrade: killed in a backfill", "change", killed_in(by_backfill), needs=PAST),
+    Disruption("upgrade: side by side", "change", upgrade(beside), needs=BESIDE),
+    Disruption("upgrade: killed side by side", "change", killed_in(beside), needs=BESIDE),
 ]

@@ -10,6 +10,7 @@ from contextlib import suppress
 import psutil
 from tests.grid.disruptions import Disruption
 from tests.grid.hook import Fault
+from tests.grid.spark_daemon import MODULE, grid_session, in_workers
 from tests.grid.world import Cell, Wrong
 
 __all__ = ["WORKERS"]
@@ -25,7 +26,7 @@ def kill_workers() -> None:
 
 
 def _is_daemon(process: psutil.Process) -> bool:
-    return "headrace.host.spark.daemon" in process.cmdline()
+    return any(name in process.cmdline() for name in (MODULE, "headrace.host.spark.daemon"))
 
 
 def workers_killed(cell: Cell) -> None:
@@ -55,6 +56,7 @@ def forget_jvm() -> None:
     context.stop()  # type: ignore[union-attr]
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
+    grid_session()
 
 
 def jvm_killed(point: str) -> Callable[[Cell], None]:
@@ -75,9 +77,27 @@ def jvm_killed(point: str) -> Callable[[Cell], None]:
     return disturb
 
 
+def worker_killed(point: str) -> Callable[[Cell], None]:
+    """A worker is killed by SIGKILL in a task; the task runs again in another one."""
+
+    def disturb(cell: Cell) -> None:
+        with in_workers("kill", point.format(number=cell.feature.begun)) as taken:
+            cell.refused(task=True)
+            if not taken.exists():
+                raise Wrong(f"there was no task {point!r}")
+
+    return disturb
+
+
 _NO_WORKERS = {"local": "the local host has no worker processes"}
 _NO_JVM = {"local": "the local host has no JVM"}
 WORKERS = [
     Disruption("Spark's workers killed", "process", workers_killed, not_on=_NO_WORKERS),
+    Disruption("Spark's worker killed in an intake task", "process", worker_killed("intake {number}/0"),
+               not_on=_NO_WORKERS),
+    Disruption("Spark's worker killed in a stage", "process", worker_killed("stage {number}/1/"), needs=("stage",),
+               not_on=_NO_WORKERS),
+    Disruption("Spark's worker killed when the state is written", "process", worker_killed("staged {number}/1/"),
+               needs=("stage",), not_on=_NO_WORKERS),
     Disruption("Spark's JVM killed", "process", jvm_killed("planned {number}"), not_on=_NO_JVM),
-]
+]  # fmt: skip

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.parquet as pq
+from tests.fixtures.tcp_proxy import NetworkFault, TcpProxy
 from tests.grid.features import Feature, Pairs
 from tests.grid.hook import Death, Fault, Hook, die
+from tests.grid.stored import StoredFile
 
 import headrace as hr
 from headrace.border import shown
@@ -41,10 +43,10 @@ class Wrong(AssertionError):
     """A cell whose answer is not exact, or whose error is not the one that users need."""
 
 
-def start(pairs: Pairs, state: Path, **options: Any) -> Query:
+def start(pairs: Pairs, state: str, **options: Any) -> Query:
     """Start a query, or continue it."""
     settings = {"host": "local", "files_per_batch": 1, **options}
-    return hr.start_all(pairs, checkpoint=str(state), **settings)
+    return hr.start_all(pairs, checkpoint=state, **settings)
 
 
 @dataclass
@@ -56,6 +58,8 @@ class Workplace:
     expected: Answers = field(default_factory=dict)
     #: The steps of the undisturbed run from the begun checkpoint on.
     steps: list[str] = field(default_factory=list)
+    #: How many calls of services it makes.
+    calls: int = 0
     #: What sinks in memory had when the query had begun.
     kept: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     #: Where disturbed queries run; they begin on the local host.
@@ -64,15 +68,16 @@ class Workplace:
     def prepare(self) -> None:
         """Write the input, begin the query, and run it undisturbed to the end of its input."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.feature.write(self.folder)
         cell = Cell(self, random.Random(0))
-        if self.feature.begun:
-            cell.die(Fault(f"plan {self.feature.begun}", die))
-        self._save()
-        self.kept = dict(cell.kept)
-        cell.begin()
+        cell.begin_anew()
+        if not self.feature.anew:
+            self._save()
+            self.kept = dict(cell.kept)
+            cell.begin()
         hook.watch(self.folder, note=True)
-        cell.live()
+        with TcpProxy.disturbed():
+            cell.live()
+            self.calls = TcpProxy.calls
         self.expected = cell.answers()
         self._check_with_batch()
         if self.host == "spark":  # which has other steps
@@ -113,8 +118,9 @@ class Cell:
     attempt: int = 0
     #: The typed errors that were shown, as texts.
     errors: list[str] = field(default_factory=list)
-    #: The faults that were aimed at it.
+    #: The faults that were aimed at it, and at its calls of services.
     faults: list[Fault] = field(default_factory=list)
+    network: list[NetworkFault] = field(default_factory=list)
     counts: Mapping[str, Any] = field(default_factory=dict)
     #: The batches that sinks in memory got, in any life.
     kept: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -135,11 +141,42 @@ class Cell:
     def feature(self) -> Feature:
         return self.place.feature
 
-    def begin(self) -> None:
-        """Bring back the begun checkpoint, its sinks and the input."""
+    @property
+    def checkpoint(self) -> str:
+        """The place of the checkpoint: a directory, or a URL."""
+        return str(self.state) if self.feature.checkpoint is None else self.feature.checkpoint(self.folder)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What errors about a store name: the folder, or the place on an object store."""
+        return (str(self.folder), *([self.feature.home(self.folder)] if self.feature.home is not None else []))
+
+    def stored(self, key: str) -> StoredFile:
+        """A file of the checkpoint."""
+        return StoredFile(self.checkpoint, key)
+
+    def _clear(self) -> None:
         for name in ("state", "out", "in", "moved", "more"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
-        (self.folder / "saved").unlink(missing_ok=True)
+
+    def begin_anew(self) -> None:
+        """Write the input, and run the first batches of a new checkpoint."""
+        self._clear()
+        self.kept = {}
+        self.feature.write(self.folder)
+        if self.feature.later is not None:
+            self.die(Fault("plan 1", die))
+            self.feature.later(self.folder)
+        if self.feature.begun:
+            self.die(Fault(f"plan {self.feature.begun}", die))
+        self.faults.clear()  # those of the cell count
+
+    def begin(self) -> None:
+        """Bring back the begun checkpoint, its sinks and the input."""
+        if self.feature.anew:
+            self.begin_anew()
+            return
+        self._clear()
         for saved in (self.folder / "begun").glob("*"):
             shutil.copytree(saved, self.folder / saved.name, copy_function=shutil.copy2)
         self.kept = dict(self.place.kept)
@@ -147,10 +184,10 @@ class Cell:
     # --- lives --------------------------------------------------------------------------------------------------------
 
     def start(self, pairs: Pairs | None = None, **options: Any) -> Query:
-        new = not (self.state / "headrace.json").exists()
+        new = not self.stored("headrace.json").exists()
         buckets = self.feature.buckets if new else None
         settings = {"buckets": buckets, "host": self.host, **self.feature.options, **options}
-        return start(pairs or self.feature.pairs(self.folder), self.state, **settings)
+        return start(pairs or self.feature.pairs(self.folder), self.checkpoint, **settings)
 
     def live(self, **options: Any) -> None:
         """One life of the query: process everything that is there."""
@@ -190,9 +227,9 @@ class Cell:
             hook.rest()
 
     def refused(
-        self, names: str = "", live: Callable[[], None] | None = None, *, task: bool = False
+        self, names: str | tuple[str, ...] = "", live: Callable[[], None] | None = None, *, task: bool = False
     ) -> HeadraceError | None:
-        """A life that may be refused by a typed error, which must name something: gives the error.
+        """A life that may be refused by a typed error, which must name something, or one of several: gives the error.
 
         The failure of a `task` has no type of its own: the error of the host says what it was.
         """
@@ -204,12 +241,13 @@ class Cell:
         self.check("before the cause is removed")
         return None
 
-    def check_error(self, error: HeadraceError, names: str, *, task: bool = False) -> None:
+    def check_error(self, error: HeadraceError, names: str | tuple[str, ...], *, task: bool = False) -> None:
         """Note an error; raise `Wrong` if it is not the one that users need."""
         inner = error.__cause__
         if isinstance(error, HostError) and not isinstance(inner, HeadraceError) and not task:
             raise Wrong(f"not a typed error: {error!s:.300}") from error
-        if names and names not in str(error):
+        wanted = (names,) if isinstance(names, str) else names
+        if not any(name in str(error) for name in wanted):
             raise Wrong(f"the error does not name {names!r}: {error!s:.300}") from error
         self.errors.append(f"{type(error).__name__}: {error}"[:300])
 
@@ -225,6 +263,8 @@ class Cell:
     def _content(self, stream: hr.Stream, sink: Any) -> Counter[str]:
         if isinstance(sink, Memory):
             return _net([row for rows in self.kept.values() for row in rows])
+        if self.feature.rows is not None:
+            return _net(self.feature.rows(self.folder, stream, sink))
         return _content(stream, sink, self.folder)
 
     def check(self, when: str = "at the end") -> None:
@@ -304,11 +344,6 @@ def _difference(right: Any, found: Any) -> str:
         missing, more = right - found, found - right
         return f"{missing.total()} rows are missing, {more.total()} are too many: {[*missing][:2]} {[*more][:2]}"
     return f"{found} instead of {right}"
-
-
-def newest(folder: Path) -> Path:
-    """The newest file of a folder of the store, by its name."""
-    return max(path for path in folder.iterdir() if path.is_file())
 
 
 def in_order(folder: Path) -> list[Path]:

@@ -49,7 +49,7 @@ class Broker:
 
     def __init__(self, folder: Path, *, heap: str = "512m") -> None:
         self.folder = folder
-        self._port, self._login_port, self._controller = free_ports(3)
+        self._port, self._login_port, self._controller, self.before_proxy, self.proxy = free_ports(5)
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
@@ -58,6 +58,11 @@ class Broker:
     def bootstrap(self) -> str:
         """What clients take as `bootstrap.servers`; the same for the broker's whole life."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def bootstrap_by_proxy(self) -> str:
+        """The address for clients behind a proxy on the port `proxy`, which passes on to the port `before_proxy`."""
+        return f"127.0.0.1:{self.proxy}"
 
     @property
     def bootstrap_with_login(self) -> str:
@@ -189,14 +194,17 @@ class Broker:
     def _settings(self) -> dict[str, object]:
         login = f"SASL_PLAINTEXT://{self.bootstrap_with_login}"
         inside = f"127.0.0.1:{self._controller}"
+        behind = f"PROXIED://127.0.0.1:{self.before_proxy}"
         return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{inside}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},{login},CONTROLLER://{inside}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},{login}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.bootstrap},{login},{behind},CONTROLLER://{inside}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},{login},PROXIED://{self.bootstrap_by_proxy}",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            ),
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (

@@ -77,9 +77,14 @@ class Database:
             raise RuntimeError("the database is not running: start() it")
         return self._process.pid
 
-    def dsn_of(self, database: str) -> str:
-        """The address of one of the server's databases."""
-        return f"postgresql://postgres@127.0.0.1:{self._port}/{database}"
+    @property
+    def port(self) -> int:
+        """The port on which it listens."""
+        return self._port
+
+    def dsn_of(self, database: str, port: int | None = None) -> str:
+        """The address of one of the server's databases; `port` is that of a proxy."""
+        return f"postgresql://postgres@127.0.0.1:{port or self._port}/{database}"
 
     def create_database(self, name: str) -> str:
         """Create a database; the result is its address."""

@@ -15,13 +15,14 @@ import re
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import StoreError, without_secrets
+from headrace.failpoints import reach
 from headrace.pieces import Data, Pieces
 from headrace.store.kept_files import KeptFiles
 from headrace.store.log import DATA
@@ -102,10 +103,12 @@ class ObjectStorage(RemoteStorage):
     def put(self, key: str, data: Data) -> bool:
         pieces = [memoryview(p).cast("B") for p in (data if isinstance(data, Pieces) else [data]) if memoryview(p)]
         with self._errors(f"cannot write {key!r}", open_ended=True):
+            reach("create", key)
             try:
                 obstore.put(self._connected(writing=True), key, pieces or b"", mode="create")
             except AlreadyExistsError:
                 return False
+            reach("created", key)
         return True
 
     def read(self, key: str) -> pa.Buffer:
@@ -117,6 +120,7 @@ class ObjectStorage(RemoteStorage):
 
     def _fetched(self, key: str) -> pa.Buffer:
         with self._errors(f"cannot read {key!r}"):
+            reach("read", key)
             store = self._connected()
             response = obstore.get(store, key)
             size = response.meta["size"]
@@ -139,6 +143,7 @@ class ObjectStorage(RemoteStorage):
 
     def keys(self, folder: str, after: str = "") -> list[str]:
         with self._errors(f"cannot list {folder!r}"):
+            reach("keys", folder)
             pages = obstore.list(self._connected(), folder, offset=after or None)
             keys = [str(about["path"]) for page in pages for about in page]
         return sorted(key for key in keys if key > after and key.rpartition("/")[0] == folder)
@@ -172,10 +177,10 @@ class ObjectStorage(RemoteStorage):
         if self._kept is not None:
             self._kept.remove(key)
         with self._errors(f"cannot remove {key!r}"):
-            try:
+            reach("remove", key)
+            with suppress(FileNotFoundError):
                 obstore.delete(self._connected(), key)
-            except FileNotFoundError:
-                return
+            reach("removed", key)
 
     def copy(self, key: str, to: str) -> None:
         """Copy a file inside the store; an existing file is replaced."""
@@ -231,7 +236,9 @@ class ObjectStorage(RemoteStorage):
             yield
         except NotSupportedError as error:
             raise self._unsafe() from error
-        except BaseError as error:
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
             text = str(error)
             why = self._reason(text)
             if open_ended and (_OPEN.search(text) or not _STATUS.search(text)):

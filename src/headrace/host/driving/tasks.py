@@ -101,7 +101,9 @@ def run_intake(
     messages = list(_read_share(job, batch, task, stopped, workers, work or Work()))
     if task == 0:
         messages += _signals(job, batch)
-    return [_delivered(job, batch, message) for message in messages]
+    messages = [_delivered(job, batch, message) for message in messages]
+    reach("took", f"{batch.number}/{task}")
+    return messages
 
 
 def _read_share(
