@@ -2,8 +2,8 @@
 
 Usage: `python driver.py FOLDER [HOST [CALLS | MOMENT TIMES]]`. Input is in FOLDER/in, one file a batch; output goes to
 FOLDER/out, state to FOLDER/state. HOST is `spark` by default. With CALLS the process kills itself before its so many-th
-call that changes a file or a folder. With MOMENT it stops for ever when it reaches that moment for the TIMES-th time, and
-writes the step to FOLDER/held.
+call that changes a file or a folder. With MOMENT it stops for ever when it reaches that moment for the TIMES-th time,
+and writes the step to FOLDER/held.
 When everything has been answered the counts are written to FOLDER/done.json.
 """
 

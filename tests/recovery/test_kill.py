@@ -1,9 +1,9 @@
 """Kill the whole process at any moment, start it again: the output holds the expected history, no more and no less.
 
-On Spark, a driver waits at a moment between the steps of a batch, where it is killed: when it has claimed the query, when
-a batch is planned, when rows have been staged, between two trips round a loop, when the batch is committed and when it is
-published; and at a random step. In process there is one file system call after the other, and the process dies before any
-of them.
+On Spark, a driver waits at a moment between the steps of a batch, where it is killed: when it has claimed the query,
+when a batch is planned, when rows have been staged, between two trips round a loop, when the batch is committed and
+when it is published; and at a random step. In process there is one file system call after the other, and the process
+dies before any of them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def lives(folder: Path, moments: tuple[str, ...], draw: random.Random) -> Iterat
         held, before = folder / "held", commits(folder)
         held.unlink(missing_ok=True)
         with (folder / "driver.log").open("ab") as log:
-            command = [sys.executable, str(DRIVER), str(folder), "spark", moment, str(draw.randint(1, driver.TIMES[moment]))]
+            times = str(draw.randint(1, driver.TIMES[moment]))
+            command = [sys.executable, str(DRIVER), str(folder), "spark", moment, times]
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             reached = wait_for(process, held.exists)
