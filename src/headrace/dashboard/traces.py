@@ -26,6 +26,7 @@ from headrace.operators.reference.rows import Row
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY
 from headrace.tracing.given import without_events
+from headrace.tracing.kept_away import complete
 from headrace.tracing.plain import plain_events, plain_table, plain_time
 from headrace.tracing.record import TracedOperator
 from headrace.tracing.recording import RecordedBatch
@@ -142,7 +143,8 @@ class TraceData:
         when = batch if weight > 0 else batch - 1
         if when < 0:
             raise TraceError("this event was added and taken back in one batch", given=event_text(found, event))
-        return self._steps(self._explainers(when).why(found, event))
+        explainer = self._explainers(when)
+        return self._steps(complete(explainer, explainer.why(found, event)))
 
     def why_retracted(self, operator: int, batch: int, row: int, at: str = "changes") -> dict[str, Any]:
         """Why a row was taken back in a batch; of a row that was added, the next batch that took it back."""

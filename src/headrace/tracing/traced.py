@@ -21,6 +21,7 @@ from headrace.plan.nodes import Combine, Diverted, Failures, Orphans
 from headrace.time import INFINITY, NEG_INFINITY, TimeLike
 from headrace.tracing.compare import Comparison
 from headrace.tracing.given import chosen_row, without_events
+from headrace.tracing.kept_away import complete
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.recording import RecordedBatch, state_rows
 from headrace.tracing.retracted import why_retracted
@@ -157,7 +158,7 @@ class TracedRun:
         """
         found = self.record.operator(operator) if operator is not None else self.record.output
         explainer = Explainer(self.record, self.record.number(batch))
-        return explainer.why(found, chosen_row(found, explainer.changes(found), row, columns))
+        return complete(explainer, explainer.why(found, chosen_row(found, explainer.changes(found), row, columns)))
 
     def why_not(
         self,

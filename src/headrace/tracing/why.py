@@ -6,7 +6,7 @@ trace has kept, after one batch. The steps are a graph: an event that caused sev
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -157,7 +157,19 @@ class Explainer:
     def why(self, operator: TracedOperator, row: Row) -> Why:
         """The causes of an event."""
         root = self._step(operator, row)
-        waiting = [root]
+        self._follow([root])
+        return Why(root)
+
+    def add(self, why: Why, role: str, events: Iterable[tuple[TracedOperator, Row]]) -> None:
+        """Add causes of an event that its operator does not name, with the causes of these."""
+        known = {id(step) for step in why.steps()}
+        more = {id(step): step for step in (self._step(*event) for event in events)}
+        new = [step for key, step in more.items() if key not in known]
+        why.root.causes += [(role, step) for step in new]
+        self._follow(new)
+
+    def _follow(self, waiting: list[CausalStep]) -> None:
+        """Find the causes of steps, and of these."""
         while waiting:  # not by recursion: plans may be deep
             step = waiting.pop()
             if isinstance(step.operator.node, INPUTS) or step.causes:
@@ -173,7 +185,6 @@ class Explainer:
                 kept_away = [self._step(*event) for event in self._keep_away(step.operator.inputs[1], partner)]
                 step.causes += [("keeps a partner away", below) for below in kept_away]
                 waiting += kept_away
-        return Why(root)
 
     def question(self, operator: TracedOperator, wanted: WantedEvent) -> Question:
         """The question for what an operator lost."""
@@ -212,6 +223,10 @@ class Explainer:
         if operator.number not in self._changes:
             self._changes[operator.number] = self.record.changes_until(operator, self.batch)
         return self._changes[operator.number]
+
+    def copies(self, operator: TracedOperator, rows: Sequence[Row]) -> list[Row]:
+        """Events of an operator, each as often as it is there."""
+        return Histories([partial(self.changes, operator)], []).copies(0, rows)
 
     def _step(self, operator: TracedOperator, row: Row) -> CausalStep:
         key = operator.number, row_identity(row)

@@ -1,23 +1,18 @@
-"""Where the causes that a trace names are not enough: without all other events the answer is another one.
+"""Events that keep others away are causes: without them other rows would arise, and the answer would be another one.
 
-The events that keep rows away, which arise when those events are gone, are not among the causes yet. The cases are the
-smallest of those that `python -m tests.verification.causes` has found.
+The cases are the smallest of those that `python -m tests.verification.causes` has found.
 """
 
 from __future__ import annotations
 
-import pytest
 from tests.verification.causes import check_causes
 
 import headrace as hr
 from headrace.operators.reference.lineage import rows_of_changes
-
-pytestmark = pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="events that keep other rows away are no causes yet"
-)
+from headrace.tracing.why import Why
 
 
-def check(stream: hr.Stream, **wanted: int) -> None:
+def check(stream: hr.Stream, **wanted: int) -> Why:
     """Check the causes of the one answer with these values."""
     trace = stream.trace()
     times = {"le": 0, "re": 1}
@@ -27,7 +22,7 @@ def check(stream: hr.Stream, **wanted: int) -> None:
         for row in rows
         if all((row[times[name]] if name in times else row[2][name]) == value for name, value in wanted.items())
     }.values()
-    check_causes(trace, row)
+    return check_causes(trace, row)
 
 
 def test_a_window_that_has_the_same_count_without_the_others() -> None:
@@ -43,4 +38,18 @@ def test_an_event_that_is_coalesced_with_another() -> None:
 
 def test_an_event_that_is_clipped_by_another() -> None:
     events = hr.events("le | re | k\n1 | 9 | 7\n5 | 12 | 7")
-    check(events.clip(events).union(events), le=1, re=9)
+    why = check(events.clip(events).union(events), le=1, re=9)
+    assert [role for role, _ in why.root.causes] == ["event", "keeps others away"]
+
+
+def test_a_window_with_a_sum_that_another_one_would_have() -> None:
+    events = hr.events(
+        """
+        kind    | le | re | re_new | k | i
+        insert  | 16 | 19 |        | a | 1
+        retract | 16 | 19 | 29     | a | 1
+        insert  | 5  | 45 |        | a | 9
+        """
+    )
+    sums = events.group_by("k").window(hr.hopping(12, every=2, origin=-7)).aggregate(i=hr.sum("i"), x=hr.avg("i"))
+    check(sums.group_by("i", "k").window(hr.hopping(2, every=2, origin=4)).aggregate(x=hr.sum("x")), le=14, i=9)
