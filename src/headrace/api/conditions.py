@@ -18,7 +18,9 @@ def condition_of(stream: Stream, text: str) -> Expr:
     """The expression of a condition on the columns of a stream: `price > 100`."""
     # Imported when it is needed: SQL stands above the API.
     from headrace.sql import sql
+    from headrace.sql.parse import parse_expression  # as above
 
+    parse_expression(text)  # nothing stands behind it: `price > 100 LIMIT 1` is no condition
     chosen = sql(f"SELECT * FROM answers WHERE {text}", answers=stream).node  # noqa: S608 - the user's own condition
     for node in walk(chosen):
         if isinstance(node, Where) and node.input == stream.node:

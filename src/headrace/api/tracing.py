@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.api.checks import HasNode, checked_streams
+from headrace.api.checks import HasNode, checked_options, checked_streams
 from headrace.api.options import Consistency
 from headrace.api.running import consistent, needs_driver, outputs_of
 from headrace.errors import PlanError
@@ -24,6 +24,7 @@ __all__ = ["debugged", "trace_checkpoint", "traced"]
 
 def traced(node: Node, *, batch_rows: int | None, state: bool, consistency: Consistency) -> TracedRun:
     """Run a stream in this process, to the end of its inputs."""
+    checked_options({"batch_rows": batch_rows}, ("batch_rows",))
     return TracedRun(record_local(_bounded(node, consistency), batch_rows=batch_rows, state=state))
 
 
@@ -31,6 +32,7 @@ def debugged(
     node: Node, *, batch_rows: int | None, state: bool, consistency: Consistency, conditions: Conditions
 ) -> DebugSession:
     """A session over a run of a stream in this process."""
+    checked_options({"batch_rows": batch_rows}, ("batch_rows",))
     bounded = partial(_bounded, consistency=consistency)
     return DebugSession(node, bounded, batch_rows=batch_rows, state=state, conditions=conditions)
 

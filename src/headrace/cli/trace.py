@@ -28,10 +28,12 @@ def command(
     target: Target,
     *,
     operator: Annotated[
-        int | None, typer.Option(help="Print the changes that this operator gave, by its number.")
+        int | None,
+        typer.Option(help="Print the changes that this operator gave, by its number; with a question, ask about it."),
     ] = None,
     batches: Annotated[
-        str | None, typer.Option(metavar="N|N..M", help="Only the changes of these batches, from 0.")
+        str | None,
+        typer.Option(metavar="N|N..M", help="Only the changes of these batches, from 0; questions are about the last."),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="The most changes to print.")] = 20,
     batch_rows: Annotated[
@@ -53,7 +55,8 @@ def command(
         str | None, typer.Option(metavar="CONDITION", help="Print why no answer has this condition: \"k = 'b'\".")
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --why-not: a time at which the answer is expected.")
+        str | None,
+        typer.Option(metavar="TIME", help="With --why and --why-not: a time at which the answer lasts, or should."),
     ] = None,
     server: Annotated[
         str | None,
@@ -83,20 +86,21 @@ def command(
             raise PlanError("this option is not for queries of a server", given=option, instead="its dashboard")
         _on_server(server, token, target, batches, batch_rows, operator=operator, rows=rows, save=save)
         return
+    _check_questions({"--why": why, "--why-not": why_not, "--why-cti": why_cti or None, "--compare": compare}, at)
     name, stream = find_stream(target, absolute=checkpoint is not None)
     chosen = None if batches is None else _batches(batches)
-    conditions = [None if text is None else _condition(stream, text) for text in (why, why_not)]
+    last = None if chosen is None else chosen[-1]
     trace = stream.trace(batch_rows=batch_rows) if checkpoint is None else _of_checkpoint(checkpoint, stream, chosen)
     if save is not None:
         _save({table: getattr(trace, table) for table in _TABLES}, save)
-    if conditions[0] is not None:
-        typer.echo(trace.why(conditions[0]))
-    elif conditions[1] is not None:
-        typer.echo(trace.why_not(conditions[1], at=at))
+    if why is not None:
+        typer.echo(trace.why(_condition(trace, operator, why), operator=operator, batch=last, at=at))
+    elif why_not is not None:
+        typer.echo(trace.why_not(_condition(trace, operator, why_not), operator=operator, batch=last, at=at))
     elif compare is not None:
         typer.echo(trace.compare(find_stream(compare)[1].trace(batch_rows=batch_rows)))
     elif why_cti:
-        typer.echo(trace.why_cti(operator, None if chosen is None else chosen[-1]))
+        typer.echo(trace.why_cti(operator, last))
     elif operator is not None or (chosen is not None and checkpoint is None):
         trace.show(operator, batches=chosen, n=rows)
     else:
@@ -135,11 +139,22 @@ def _save(tables: Mapping[str, pa.Table], folder: Path) -> None:
         pq.write_table(table, folder / f"{name}.parquet")
 
 
-def _condition(stream: Stream, text: str) -> Expr:
+def _check_questions(questions: Mapping[str, str | bool | None], at: str | None) -> None:
+    """Raise if there are several questions, or a time without one that it belongs to."""
+    asked = [name for name, value in questions.items() if value is not None]
+    if len(asked) > 1:
+        raise PlanError("a trace answers one question at a time", given=", ".join(asked), instead=asked[0])
+    if at is not None and asked not in (["--why"], ["--why-not"]):
+        raise PlanError("a time belongs to a question about an answer", given=f"--at {at}", instead="--why, --why-not")
+
+
+def _condition(trace: TracedRun, operator: int | None, text: str) -> Expr:
     # Imported here, since `headrace --help` does not need it.
     from headrace.api.conditions import condition_of
+    from headrace.api.stream import Stream
 
-    return condition_of(stream, text)
+    asked = trace.record.output if operator is None else trace.record.operator(operator)
+    return condition_of(Stream(asked.node), text)
 
 
 def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> TracedRun:

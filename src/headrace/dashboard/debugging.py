@@ -27,7 +27,7 @@ class DebuggingPage:
     def act(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an action, and say where the run is: the pause, the breakpoints, and the trace so far."""
         with self._lock:
-            action = body.get("action")
+            action = str(body.get("action"))
             if action == "open" or self._session is None:
                 self.close()
                 self._session = self._begin(body.get("batch_rows"))
@@ -65,7 +65,7 @@ class DebuggingPage:
         elif kind == "output" and operator is not None:
             session.break_at(operator, when or None)
         elif kind == "cti" and operator is not None:
-            session.break_at_cti(operator, int(when) if when.lstrip("-").isdigit() else when)
+            session.break_at_cti(operator, when)
         else:
             raise TraceError(
                 "there is no such breakpoint", given=f"{kind} of {operator}",

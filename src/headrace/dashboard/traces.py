@@ -370,6 +370,9 @@ def _typed_values(operator: TracedOperator, values: str) -> dict[str, Any]:
     types = {field.name: field.type for field in operator.node.schema.arrow}
     found: dict[str, Any] = {}
     for name, text in given.items() if isinstance(given, dict) else ():
+        if text is None or (name in types and pa.types.is_timestamp(types[name])):
+            found[name] = text
+            continue
         try:
             found[name] = (
                 pa.scalar(str(text), pa.string()).cast(types[name]).as_py() if name in types else _time_of(text)

@@ -20,8 +20,9 @@ from headrace.display.words import clipped, counted
 from headrace.errors import HeadraceError, TraceError
 from headrace.expr import Expr
 from headrace.operators.registry import linear_of
-from headrace.plan.nodes import Diverted, Orphans, Where
+from headrace.plan.nodes import Admit, Diverted, Orphans, Source, Where
 from headrace.time import NEG_INFINITY, format_ticks
+from headrace.tracing.given import check_condition
 from headrace.tracing.plain import plain_table
 from headrace.tracing.record import TracedOperator
 from headrace.tracing.traced import change_table
@@ -172,6 +173,16 @@ class AtLate(Breakpoint):
 
     kind = "late"
 
+    def __init__(self, operator: TracedOperator | None) -> None:
+        if operator is not None and not isinstance(operator.node, (Admit, Diverted, Orphans, Source)):
+            raise TraceError(
+                "only inputs have late rows",
+                given=f"#{operator.number} {clipped(operator.text, 60)}",
+                allowed="an input, its diverted rows, or no operator, for all of them",
+                instead="break_at_late()",
+            )
+        super().__init__(operator)
+
     @property
     def text(self) -> str:
         return "late or diverted row" + ("" if self.operator is None else f" of {self.place}")
@@ -289,7 +300,10 @@ class Breakpoints:
 
 def filter_of(operator: TracedOperator, when: Expr | None) -> Where | None:
     """The filter of a condition on an operator's changes."""
-    return None if when is None else Where(operator.node, when)
+    if when is None:
+        return None
+    check_condition(operator, when)
+    return Where(operator.node, when)
 
 
 def _filtered(where: Where | None, changes: Changes) -> Changes:

@@ -28,6 +28,7 @@ from headrace.errors import PlanError
 from headrace.io.console import drawn_lines
 from headrace.tracing.plain import plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
+from headrace.tracing.wide import beside, wide
 
 __all__ = ["Comparison", "OperatorPair"]
 
@@ -37,6 +38,8 @@ _OPERATORS = pa.schema(
      "changes_right": _INT, "columns": _TEXT}
 )  # fmt: skip
 _SIDES = ("left", "right", "both")
+#: Columns of `answers` and `differences` besides those of the operators.
+_OWN = ("side", "weight", "le", "re")
 #: How many rows of a table a text shows.
 _SHOWN = 20
 
@@ -175,11 +178,11 @@ class Comparison:
         for side, changes in zip(_SIDES, sides, strict=False):
             columns = [pa.array([side] * len(changes), _TEXT)]
             columns += [pa.array(values, _INT) for values in (changes.weight, changes.le, changes.re)]
-            table = pa.table(columns, names=["side", "weight", "le", "re"])
-            for name in changes.payload.column_names:
-                table = table.append_column(name, changes.payload.column(name))
+            table = pa.table(columns, names=list(_OWN))
+            for name, column in zip(beside(_OWN, changes.payload.column_names), changes.payload.columns, strict=True):
+                table = table.append_column(name, column)
             tables.append(table)
-        return shown(pa.concat_tables(tables, promote_options="default"), dates=self.left.dates)
+        return shown(wide(tables), dates=self.left.dates)
 
 
 def _apart(left: Changes, right: Changes) -> tuple[Changes, Changes, Changes]:

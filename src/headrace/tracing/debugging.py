@@ -18,7 +18,7 @@ from headrace.expr import Expr
 from headrace.host.received import received
 from headrace.plan.nodes import Node, Output, Source
 from headrace.stages.cut import Line, line_of
-from headrace.time import TimeLike, ticks
+from headrace.time import TimeLike
 from headrace.tracing.breakpoints import (
     AtCti,
     AtInput,
@@ -30,6 +30,7 @@ from headrace.tracing.breakpoints import (
     Side,
 )
 from headrace.tracing.calls import calls_named
+from headrace.tracing.given import given_time
 from headrace.tracing.inputs import InputEdit, RecordedInput, Rows, reading_of
 from headrace.tracing.record import TRACED_RULES, TracedOperator, TraceRecord
 from headrace.tracing.stepping import Pause, SteppedRun, Until
@@ -173,7 +174,8 @@ class DebugSession:
 
     def break_at_cti(self, operator: int, time: TimeLike) -> Breakpoint:
         """Stop when the CTI of an operator passes a time."""
-        return self._breakpoints.add(AtCti(self._operator(operator), ticks(time)))
+        found = self._operator(operator)
+        return self._breakpoints.add(AtCti(found, given_time(found, "time", time)))
 
     def break_at_call(self, name: str) -> Breakpoint:
         """Stop inside of an operator, when it calls a Python function or a module: `"mid"`, `"MyAverage.compute"`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,26 +16,36 @@ from headrace.errors import TraceError
 from headrace.expr import Expr, evaluate
 from headrace.operators.reference.lineage import Histories
 from headrace.operators.reference.rows import Row, row_identity
+from headrace.plan.nodes import Where
 from headrace.plan.policies import Physical
-from headrace.time import INFINITY, NEG_INFINITY, ticks
+from headrace.schema import Type
+from headrace.time import CHRONON, INFINITY, NEG_INFINITY, TimeLike, format_ticks, ticks
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.why import event_text
 
-__all__ = ["check_values", "chosen_row", "given_time", "has_type", "without_events"]
+__all__ = ["check_condition", "chosen_row", "column_values", "given_time", "has_type", "without_events"]
 
 #: Where times are dates, smaller numbers are more likely years or seconds than ticks: about 1973.
 _LEAST_TICKS = 10**14
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def chosen_row(
-    operator: TracedOperator, changes: Changes, row: Mapping[str, Any] | Expr | None, columns: Mapping[str, Any]
+    operator: TracedOperator,
+    changes: Changes,
+    row: Mapping[str, Any] | Expr | None,
+    columns: Mapping[str, Any],
+    *,
+    at: TimeLike | None = None,
+    among: str = "an event of the history, which trace.history(...) shows",
 ) -> Row:
-    """The one event of a history that has these values, or fulfils a predicate."""
+    """The one event of a history that has these values or fulfils a predicate, and lasts at a time."""
     found = changes
     wanted = dict(columns)
     if isinstance(row, Mapping):
         wanted |= row
     elif row is not None:
+        check_condition(operator, row)
         found = found.filter(np.asarray(evaluate(row, found.payload).fill_null(False)))
     unknown = [name for name in wanted if name not in (*operator.node.schema.names, "le", "re")]
     if unknown:
@@ -43,31 +54,70 @@ def chosen_row(
             given=", ".join(wanted),
             allowed=", ".join(["le", "re", *operator.node.schema.names]),
         )
-    times = {name: given_time(operator, name, wanted.pop(name)) for name in ("le", "re") if name in wanted}
-    check_values(operator, wanted)
-    rows = Histories([lambda: found], []).find(0, le=times.get("le"), re=times.get("re"), equal=wanted)
+    times: dict[str, int] = {
+        name: given_time(operator, name, wanted.pop(name)) for name in ("le", "re") if name in wanted
+    }
+    wanted = column_values(operator, wanted)
+    instant = None if at is None else given_time(operator, "at", at)
+    over = None if instant is None else (instant, instant + CHRONON)
+    rows = Histories([lambda: found], []).find(0, le=times.get("le"), re=times.get("re"), over=over, equal=wanted)
     each = {row_identity(one): one for one in rows}
     if len(each) != 1:
         listed = "; ".join(event_text(operator, one) for one in list(each.values())[:3])
         raise TraceError(
             f"{counted(len(each), 'event')} of operator #{operator.number} fit" if each else "no event fits",
-            given=clipped(str(row) if isinstance(row, Expr) else ", ".join(map(str, (times | wanted).items())), 200),
-            allowed=f"one event: {listed}" if each else "an event of the history, which trace.history(...) shows",
-            instead="more columns, or le= and re=" if each else "",
+            given=clipped(_question_text(operator, row, times, wanted, instant), 200),
+            allowed=f"one event: {listed}" if each else among,
+            instead="more columns, or a time at which it lasts" if each else "",
         )
     return next(iter(each.values()))
 
 
-def check_values(operator: TracedOperator, values: Mapping[str, Any]) -> None:
-    """Raise unless these are values of an operator's columns."""
-    for name, value in values.items():
+def _question_text(
+    operator: TracedOperator, row: Any, times: Mapping[str, int], values: Mapping[str, Any], at: int | None
+) -> str:
+    """What was asked for, as text for users."""
+    shown_times = times if at is None else {**times, "at": at}
+    parts = [str(row)] if isinstance(row, Expr) else []
+    parts += [f"{name} = {format_ticks(time, dates=operator.node.dates)}" for name, time in shown_times.items()]
+    return ", ".join([*parts, *(f"{name} = {value!r}" for name, value in values.items())]) or "nothing"
+
+
+def check_condition(operator: TracedOperator, condition: Any) -> None:
+    """Raise unless this is a condition on the columns of an operator."""
+    if not isinstance(condition, Expr):
+        raise TraceError(
+            "this names no event",
+            given=f"{clipped(repr(condition), 100)} ({type(condition).__name__})",
+            allowed="values of columns, or a condition: an expression",
+            instead="symbol='A', {'symbol': 'A'}, or col('price') > 11",
+        )
+    Where(operator.node, condition)
+
+
+def column_values(operator: TracedOperator, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of an operator's columns, checked; a DATETIME may be a text, and without a zone it is UTC."""
+    found = {}
+    for name, given in values.items():
+        is_time = operator.node.schema[name].type is Type.DATETIME and isinstance(given, (str, datetime))
+        value = _datetime(given) if is_time else given
         if not has_type(operator, name, value):
             kind = operator.node.schema[name].type.value
             raise TraceError(
                 f"this is no value of column {name!r} of operator #{operator.number}, which is {kind}",
-                given=f"{clipped(repr(value), 100)} ({type(value).__name__})",
+                given=f"{clipped(repr(given), 100)} ({type(given).__name__})",
                 allowed=f"values of {kind}, or None",
             )
+        found[name] = value
+    return found
+
+
+def _datetime(given: str | datetime) -> Any:
+    """A time as a value of a column; as it was given if no column can have it."""
+    try:
+        return _EPOCH + timedelta(microseconds=ticks(given))
+    except OverflowError:
+        return given
 
 
 def has_type(operator: TracedOperator, name: str, value: Any) -> bool:

@@ -22,6 +22,7 @@ from headrace.expr.evaluate import predicate_mask
 from headrace.host.local.measured import read_batches
 from headrace.host.local.run import Block
 from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.operators.reference.rows import identity
 from headrace.plan.nodes import Source
 from headrace.plan.policies import Physical
 from headrace.schema import RESERVED, Schema, Type
@@ -107,8 +108,10 @@ class RecordedInput:
 
     def edited(self, edit: InputEdit) -> tuple[RecordedInput, int]:
         """The input with a change, and the first batch that it changes."""
-        batches, first = list[ReadBatch](), None
-        for number, batch in enumerate(self.all()):
+        batches, first, before = list[ReadBatch](), None, self.all()
+        if not 0 <= edit.batch < len(before):
+            raise TraceError("there is no such batch of the input", given=edit.batch, allowed=f"0 to {len(before) - 1}")
+        for number, batch in enumerate(before):
             changed = edit.apply(number, batch)
             batches.append(changed or batch)
             first = number if changed is not None and first is None else first
@@ -226,9 +229,7 @@ class InputEdit:
         chosen = np.ones(table.num_rows, np.bool_)
         wanted = self._row(rows)
         for name in wanted.column_names:
-            value = wanted[name][0]
-            fits = pc.equal(table[name], value) if value.is_valid else pc.is_null(table[name])
-            chosen &= pc.fill_null(fits, False).to_numpy()
+            chosen &= _same(table[name], wanted[name][0])
         return chosen
 
     def _row(self, values: Mapping[str, Any]) -> pa.Table:
@@ -241,6 +242,16 @@ class InputEdit:
         times = {name for name in values if name in RESERVED or columns[name].type is Type.DATETIME} - {"kind"}
         plain = {name: ticks(values[name]) if values[name] is not None else None for name in times}
         return read_plain({name: [value] for name, value in {**values, **plain}.items()}, named)
+
+
+def _same(column: pa.ChunkedArray, value: pa.Scalar) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """The rows of a column that have a value; NaN is NaN."""
+    if not value.is_valid:
+        return np.asarray(pc.is_null(column))
+    if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
+        wanted = identity(value.as_py())
+        return np.array([identity(one) == wanted for one in column.to_pylist()], np.bool_)
+    return np.asarray(pc.fill_null(pc.equal(column, value), False))
 
 
 def _with_tables(block: DecodedBlock, change: Callable[[pa.Table], pa.Table]) -> DecodedBlock:

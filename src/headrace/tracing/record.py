@@ -150,16 +150,20 @@ class TraceRecord:
 
     def changes_until(self, operator: TracedOperator, batch: int | None = None) -> Changes:
         """All changes of an operator up to a batch."""
-        if self.first:
-            raise TraceError(
-                f"this trace begins with batch {self.first}, and a history needs all changes from the beginning",
-                given=f"#{operator.number} {clipped(operator.text, 60)}",
-                allowed="the changes of its batches: trace.changes, trace.of(operator)",
-                instead="a trace from batch 0, or of the query itself: stream.trace()",
-            )
+        self._needs_beginning(f"#{operator.number} {clipped(operator.text, 60)}", "a history needs all changes")
         last = self.number(batch)
         parts = [changes for number, changes in self.changes_by_batch(operator) if number <= last]
         return Changes.concat([Changes.empty(operator.node.schema), *parts])
+
+    def _needs_beginning(self, given: str, reason: str) -> None:
+        """Raise for a trace that begins with the state of a checkpoint."""
+        if self.first:
+            raise TraceError(
+                f"this trace begins with batch {self.first}, and {reason} from the beginning",
+                given=given,
+                allowed="the changes of its batches: trace.changes, trace.of(operator)",
+                instead="a trace from batch 0, or of the query itself: stream.trace()",
+            )
 
     def places_of(self, operator: TracedOperator) -> ChangePlaces:
         """Where the changes of an operator are."""
@@ -186,6 +190,7 @@ class TraceRecord:
 
     def replayed(self, gone: Mapping[str, Sequence[Row]]) -> TraceRecord:
         """The same run without these events, by the fingerprint of their source."""
+        self._needs_beginning("trace.without(...)", "another run needs the rows")
         recorder = Recorder(self.line, state=False)
         runner = Runner(self.line, 1, None, tap=recorder)
         drops = {

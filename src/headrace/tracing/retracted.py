@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.changes import Changes
 from headrace.errors import TraceError
+from headrace.expr import Expr
 from headrace.operators.reference.lineage import Stem, stems
 from headrace.operators.reference.plan import TWINS
 from headrace.operators.reference.rows import Row, row_identity
@@ -26,19 +27,22 @@ __all__ = ["why_removed", "why_retracted"]
 _MOST = 2_000
 
 
-def why_retracted(record: TraceRecord, operator: TracedOperator, wanted: Mapping[str, Any]) -> Why:
+def why_retracted(
+    record: TraceRecord, operator: TracedOperator, row: Mapping[str, Any] | Expr | None, columns: Mapping[str, Any]
+) -> Why:
     """The input events that made an operator take an event back, the last time that it did."""
     removals = [(n, part.filter(part.weight < 0).negated()) for n, part in record.changes_by_batch(operator)]
     gone = Changes.concat([Changes.empty(operator.node.schema), *(part for _, part in removals)])
-    row = chosen_row(operator, gone, wanted, {})
-    batches = [n for n, _ in removals if _RemovalBatch(record, n).net(operator, row) < 0]
+    among = f"an event that was taken back: one of trace.of({operator.number}) with a weight below 0"
+    event = chosen_row(operator, gone, row, columns, among=among)
+    batches = [n for n, _ in removals if _RemovalBatch(record, n).net(operator, event) < 0]
     if not batches:
         raise TraceError(
             "this event was added and taken back in one batch",
-            given=event_text(operator, row),
+            given=event_text(operator, event),
             instead="smaller batches: trace(batch_rows=1)",
         )
-    return Why(_RemovalBatch(record, max(batches)).step(operator, row))
+    return Why(_RemovalBatch(record, max(batches)).step(operator, event))
 
 
 def why_removed(record: TraceRecord, operator: TracedOperator, row: Row, batch: int) -> Why:

@@ -28,6 +28,7 @@ from headrace.tracing.retracted import why_retracted
 from headrace.tracing.why import Explainer, Why
 from headrace.tracing.why_cti import WhyCti, why_cti
 from headrace.tracing.why_not import WhyNot, wanted_row, why_not
+from headrace.tracing.wide import beside, wide
 
 __all__ = ["TracedRun", "change_table"]
 
@@ -148,17 +149,20 @@ class TracedRun:
         *,
         operator: int | None = None,
         batch: int | None = None,
+        at: TimeLike | None = None,
         **columns: Any,
     ) -> Why:
         """Why an event is there: the steps back to exactly the input events that caused it.
 
         The event is the one with these values, or the one that fulfils a predicate: `why(symbol="A", price=10.5)`,
-        `why(col("price") > 11)`. By default it is an answer at the end; `operator` and `batch` choose another history.
+        `why(col("price") > 11)`; of several, `at` chooses the one that lasts at a time. By
+        default it is an answer at the end; `operator` and `batch` choose another history.
         The input events are in `.inputs`; printed, it shows the steps, with windows and matches in between.
         """
         found = self.record.operator(operator) if operator is not None else self.record.output
         explainer = Explainer(self.record, self.record.number(batch))
-        return complete(explainer, explainer.why(found, chosen_row(found, explainer.changes(found), row, columns)))
+        event = chosen_row(found, explainer.changes(found), row, columns, at=at)
+        return complete(explainer, explainer.why(found, event))
 
     def why_not(
         self,
@@ -188,13 +192,16 @@ class TracedRun:
         found = self.record.operator(operator) if operator is not None else self.record.output
         return why_cti(self.record, found, self.record.number(batch, default=self.record.latest))
 
-    def why_retracted(self, *, operator: int | None = None, **columns: Any) -> Why:
+    def why_retracted(
+        self, row: Mapping[str, Any] | Expr | None = None, *, operator: int | None = None, **columns: Any
+    ) -> Why:
         """Why an event was taken back, the last time that it was: the events that its batch added or removed.
 
-        The event has these values, also of `le` and `re`. Printed, the answer shows the steps back to the inputs.
+        The event has these values, also of `le` and `re`, or fulfils a predicate. Printed, the answer shows the
+        steps back to the inputs.
         """
         found = self.record.operator(operator) if operator is not None else self.record.output
-        return why_retracted(self.record, found, columns)
+        return why_retracted(self.record, found, row, columns)
 
     def without(self, *rows: tuple[int, Mapping[str, Any]]) -> TracedRun:
         """The same run without some input events, each as the number of its operator and its values.
@@ -284,15 +291,7 @@ class TracedRun:
 
     def _wide(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Tables of several operators as one."""
-        known: dict[str, pa.DataType] = {}
-        renamed = []
-        for table in tables:
-            names = []
-            for column in table.schema:
-                kept = known.setdefault(column.name, column.type)
-                names.append(column.name if kept == column.type else f"{column.name} {column.type}")
-            renamed.append(table.rename_columns(names))
-        return shown(pa.concat_tables(renamed, promote_options="default"), dates=self.record.dates)
+        return shown(wide(tables), dates=self.record.dates)
 
     def _table(self, operator: TracedOperator, batches: range | None = None) -> pa.Table:
         chosen = [(n, part) for n, part in self.record.changes_by_batch(operator) if batches is None or n in batches]
@@ -305,8 +304,8 @@ def change_table(operator: TracedOperator, chosen: Sequence[tuple[int, Changes]]
     numbers: Int64s = np.repeat([n for n, _ in chosen], [len(part) for _, part in chosen]).astype(np.int64)
     own = (numbers, np.full(len(changes), operator.number), changes.le, changes.re, changes.weight)
     table = pa.table([pa.array(column, pa.int64()) for column in own], names=list(_OWN))
-    for name, column in zip(changes.payload.column_names, changes.payload.columns, strict=True):
-        table = table.append_column(f"{name}_value" if name in _OWN else name, column)
+    for name, column in zip(beside(_OWN, changes.payload.column_names), changes.payload.columns, strict=True):
+        table = table.append_column(name, column)
     return table
 
 

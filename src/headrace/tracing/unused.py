@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -25,8 +27,9 @@ from headrace.tracing.record import TracedOperator, TraceRecord
 
 __all__ = ["lost_rows", "taken_back"]
 
-#: The most rows that are named.
+#: The most events that were taken back that are named.
 _MOST = 5
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,11 @@ def lost_rows(record: TraceRecord, source: Source, wanted: WantedEvent, batch: i
     found = []
     for row in _diverted(record, source, batch):
         late = row.reason.startswith("late")
-        if _fits(source, row, wanted):
+        if _fits(source, row.text, wanted):
             rule = f"late={source.policy.late!r}" if late else f"bad_rows={source.bad_rows!r}"
             reason = f"{row.reason.removeprefix('late: ')}; {rule} diverted the row {row.text} in batch {row.batch}"
             found.append(Loss("late" if late else "refused", reason, [Cause(-1, row.side, "diverted")]))
-    return [*found[:_MOST], *_dropped(record, source, batch)]
+    return [*found, *_dropped(record, source, wanted, batch)]
 
 
 def _diverted(record: TraceRecord, source: Source, batch: int) -> Iterator[_Unused]:
@@ -63,36 +66,46 @@ def _diverted(record: TraceRecord, source: Source, batch: int) -> Iterator[_Unus
             yield from (_Unused(number, row) for row in rows_of_changes(side))
 
 
-def _dropped(record: TraceRecord, source: Source, batch: int) -> list[Loss]:
-    """Rows that were dropped; of each batch, only the first is known."""
-    found = []
+def _dropped(record: TraceRecord, source: Source, wanted: WantedEvent, batch: int) -> list[Loss]:
+    """Rows that were dropped; of each batch, only the first is known. Those that fit come first."""
+    fitting, unknown = list[Loss](), list[Loss]()
     for number, recorded in record.until(batch):
         reports = [r for one, of_one in recorded.reports if one.fingerprint == source.fingerprint for r in of_one]
         dropped = sum(report.counts["dropped"] for report in reports)
         examples = [report.example for report in reports if report.example is not None]
         if dropped and examples:
-            first = f"{examples[0]['row']} ({examples[0]['reason'].removeprefix('late: ')})"
-            reason = (
-                f"late='drop' dropped rows in batch {number}: {dropped:,}, of which only the first is known: {first}"
-            )
-            found.append(Loss("dropped", reason))
-    return found[:_MOST]
+            text, rest = str(examples[0]["row"]), dropped > 1
+            of = f": {dropped:,}, of which only the first is known" if rest else ""
+            first = f"{text} ({examples[0]['reason'].removeprefix('late: ')})"
+            loss = Loss("dropped", f"late='drop' dropped {'rows' if rest else 'a row'} in batch {number}{of}: {first}")
+            if _fits(source, text, wanted):
+                fitting.append(loss)
+            elif rest:
+                unknown.append(loss)
+    return [*fitting, *unknown]
 
 
-def _fits(source: Source, unused: _Unused, wanted: WantedEvent) -> bool:
-    """Whether a row could be a wanted event; of a row that cannot be read, whether it has the texts of the values."""
-    row = _event(source, unused)
+def _fits(source: Source, text: str, wanted: WantedEvent) -> bool:
+    """Whether a row could be a wanted event; of a row that cannot be read, whether it has the values."""
+    row = _event(source, text)
     if row is None:
-        return all(sql_text(value) in unused.text for value in wanted.equal.values() if value is not None)
+        return all(_has(text, value) for value in wanted.equal.values() if value is not None)
     with suppress(pa.ArrowInvalid, pa.ArrowTypeError):
         return wanted.fits(row, source.schema)
     return True
 
 
-def _event(source: Source, unused: _Unused) -> Row | None:
+def _has(text: str, value: Any) -> bool:
+    """Whether a row that cannot be read has a value: a number, however it is written, or a text."""
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return any(float(number) == float(value) for number in _NUMBER.findall(text))
+    return sql_text(value) in text
+
+
+def _event(source: Source, text: str) -> Row | None:
     """The event that a row would have been; None if it is none."""
     try:
-        values = json.loads(unused.text)
+        values = json.loads(text)
         payload = {field.name: _typed(values.get(field.name), field.type.arrow) for field in source.columns}
         lifetime = source.lifetime
         if isinstance(lifetime, Physical):
@@ -136,7 +149,7 @@ def taken_back(record: TraceRecord, operator: TracedOperator, wanted: WantedEven
             _, added, _ = found.get(row_identity(row), (row, number, number))
             found[row_identity(row)] = (row, added, number) if weight < 0 else (row, number, batch + 1)
     return [
-        Loss("taken back", f"it was added in batch {added}, and batch {last} took it back", (), [row])
+        Loss("taken back", f"it was added in batch {added}, and batch {last} took it back", (), [row], last - 1)
         for row, added, last in found.values()
         if added < last <= batch
     ][:_MOST]

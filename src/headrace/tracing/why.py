@@ -36,6 +36,7 @@ from headrace.plan.nodes import (
 from headrace.time import CHRONON, format_ticks
 from headrace.tracing.plain import plain_events, plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
+from headrace.tracing.wide import beside, wide
 
 __all__ = ["INPUTS", "CausalStep", "Explainer", "Why", "event_text", "wanted_partner"]
 
@@ -43,6 +44,8 @@ __all__ = ["INPUTS", "CausalStep", "Explainer", "Why", "event_text", "wanted_par
 INPUTS = (Source, Admit, Diverted, Failures, Orphans)
 #: Operators of which fewer input events may give other events: an unmatched event may find a partner among these.
 _NOT_MONOTONE = (Clip, Coalesce, EdgeLifetimes, Join, Match, PerWindow, Recurse)
+#: Columns of `inputs` besides those of the events.
+_OWN = ("operator", "batch")
 #: How many causes of a step a text shows, and how many steps in all.
 _MOST_CAUSES, _MOST_STEPS = 12, 200
 
@@ -101,11 +104,13 @@ class Why:
         for operator in sorted({step.operator.number for step in leaves}):
             own = [step for step in leaves if step.operator.number == operator]
             node = own[0].operator.node
-            table = shown(table_of([step.row for step in own], node.schema), dates=node.dates)
-            for place, values in enumerate(([operator] * len(own), [step.batch for step in own])):
-                table = table.add_column(place, ("operator", "batch")[place], pa.array(values, pa.int64()))
+            events = shown(table_of([step.row for step in own], node.schema), dates=node.dates)
+            numbers = [operator] * len(own), [step.batch for step in own]
+            table = pa.table([pa.array(column, pa.int64()) for column in numbers], names=list(_OWN))
+            for name, column in zip(beside(_OWN, events.column_names), events.columns, strict=True):
+                table = table.append_column(name, column)
             tables.append(table.sort_by([("batch", "ascending"), ("le", "ascending")]))
-        return pa.concat_tables(tables, promote_options="default")
+        return wide(tables)
 
     def as_dict(self) -> dict[str, Any]:
         """The graph as plain values, for JSON: `steps`, of which the first is the event, and each names its causes.

@@ -21,7 +21,7 @@ from headrace.operators.reference.lineage import Cause, Loss, Question, WantedEv
 from headrace.operators.reference.rows import Row, row_identity
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
 from headrace.time import CHRONON
-from headrace.tracing.given import check_values, given_time, has_type
+from headrace.tracing.given import check_condition, column_values, given_time, has_type
 from headrace.tracing.plain import plain_events, plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.unused import lost_rows, taken_back
@@ -249,7 +249,7 @@ class _AbsenceSearch:
         step.reasons += [self._reason(step.operator, loss) for loss in found[:_MOST_REASONS]]
         if found[_MOST_REASONS:]:
             kinds = ", ".join(dict.fromkeys(loss.kind for loss in found[_MOST_REASONS:]))
-            step.reasons.append(Reason("more", f"{len(found) - _MOST_REASONS:,} more events: {kinds}"))
+            step.reasons.append(Reason("more", f"{counted(len(found) - _MOST_REASONS, 'more reason')}: {kinds}"))
 
     def _reason(self, operator: TracedOperator, loss: Loss) -> Reason:
         events = []
@@ -259,7 +259,8 @@ class _AbsenceSearch:
             )
             if below is not None:
                 events.append((cause.role, self._explained(below, cause.row)))
-        return Reason(loss.kind, loss.reason, events, [self._explained(operator, row) for row in loss.instead])
+        then = self.explainer if loss.until is None else Explainer(self.record, loss.until)
+        return Reason(loss.kind, loss.reason, events, [self._explained(operator, row, then) for row in loss.instead])
 
     def _side(self, operator: TracedOperator) -> TracedOperator | None:
         """The operator that has the diverted rows of a source."""
@@ -267,12 +268,13 @@ class _AbsenceSearch:
         sides = [one for one in self.record.operators if isinstance(one.node, Diverted) and one.node.source == source]
         return sides[0] if sides else None
 
-    def _explained(self, operator: TracedOperator, row: Row) -> CausalStep:
+    def _explained(self, operator: TracedOperator, row: Row, explainer: Explainer | None = None) -> CausalStep:
         """An event with its causes, if they are known."""
+        explainer = explainer or self.explainer
         try:
-            return self.explainer.why(operator, row).root
+            return explainer.why(operator, row).root
         except TraceError:
-            return CausalStep(operator, row, self.explainer.added_in(operator, row))
+            return CausalStep(operator, row, explainer.added_in(operator, row))
 
 
 def _would_remove(step: MissingStep) -> list[tuple[int, WantedEvent]]:
@@ -302,6 +304,7 @@ def wanted_row(
     operator: TracedOperator, row: Mapping[str, Any] | Expr | None, columns: Mapping[str, Any], at: Any = None
 ) -> WantedEvent:
     """The description of an event by values of columns, of `le` and `re`, by an instant, or by a condition."""
+    is_condition = row is not None and not isinstance(row, Mapping)
     equal = dict(columns) | (dict(row) if isinstance(row, Mapping) else {})
     times = {name: given_time(operator, name, equal.pop(name)) for name in ("le", "re") if name in equal}
     holds, names = [], operator.node.schema.names
@@ -312,13 +315,15 @@ def wanted_row(
         else:
             holds.append((part, True))
     unknown = [name for name in (*equal, *(n for part, _ in holds for n in part.columns())) if name not in names]
-    if unknown or not (equal or times or holds or at is not None):
+    if unknown or not (equal or times or is_condition or at is not None):
         raise TraceError(
             f"operator #{operator.number} has no column {unknown[0]!r}" if unknown else "nothing is said of the event",
             given=", ".join(equal) or "nothing",
             allowed=", ".join(["le", "re", "at", *names]),
         )
-    check_values(operator, equal)
+    if is_condition:
+        check_condition(operator, row)
+    equal = column_values(operator, equal)
     instant = None if at is None else given_time(operator, "at", at)
     over = None if instant is None else (instant, instant + CHRONON)
     return WantedEvent(equal, tuple(holds), times.get("le"), times.get("re"), over)

@@ -162,3 +162,15 @@ def test_words():
     for wrong in ("x", "1", "x=y", "x=1)"):
         with pytest.raises(PlanError, match="values of columns"):
             values_of(wrong)
+
+
+def test_a_question_about_a_time():
+    assert debug("run", "why k = 'a' at 15")[1].startswith("#5 [10, 20): k = a, n = 1")
+    assert "lasts at 15" in debug("run", "whynot k = 'b' at 15")[1]
+
+
+@pytest.mark.parametrize("line", ["state 3 x", "break cti 3 - 5", "break cti 3 ²", "edit 1 add x={[1]: 2}"])
+def test_what_cannot_be_read_is_an_error_of_the_command_only(line: str):
+    lines = debug(line, "run", status=1)
+    assert lines[0].startswith("[")
+    assert lines[-1] == "at the end of the input"

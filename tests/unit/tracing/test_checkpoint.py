@@ -101,6 +101,8 @@ def test_a_trace_from_the_beginning_has_histories(tmp_path: Path):
     later = hr.trace_checkpoint(tmp_path / "state", stream, batches=(2, 3))
     with pytest.raises(TraceError, match="this trace begins with batch 2"):
         later.history()
+    with pytest.raises(TraceError, match="another run needs the rows from the beginning"):
+        later.without()
 
 
 def test_only_the_last_batches_are_kept(tmp_path: Path):

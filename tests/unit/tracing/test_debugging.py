@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -426,3 +427,30 @@ def test_changes_that_change_nothing(session: DebugSession):
     with pytest.raises(TraceError, match="not an input"):
         session.change_input(3, remove={"x": 1})
     assert session.run().finished
+
+
+def test_breakpoints_that_could_never_stop_a_run_are_refused(session: DebugSession):
+    with pytest.raises(TraceError, match="only inputs have late rows"):
+        session.break_at_late(4)
+    with pytest.raises(TraceError, match="the times of operator #4 are numbers"):
+        session.break_at_cti(4, "2024-05-01T12:00:00Z")
+    with pytest.raises(TraceError, match="this names no event"):
+        session.break_at(4, when=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch", [-1, 8])
+def test_a_change_of_a_batch_that_is_not_there(session: DebugSession, batch: int):
+    with pytest.raises(TraceError, match="no such batch of the input") as caught:
+        session.change_input(1, add=[{"le": 13, "re": 14, "k": "a", "x": 5}], batch=batch)
+    assert caught.value.allowed == "0 to 7"
+
+
+def test_rows_are_named_by_nan_and_by_lists():
+    rows = [{"le": 1, "re": 9, "x": math.nan, "l": [1, 2]}, {"le": 2, "re": 9, "x": 2.0, "l": [3]}]
+    with hr.events(rows).debug() as session:
+        session.change_input(1, remove={"x": math.nan})
+        session.run()
+        assert session.trace.history()["x"].to_pylist() == [2.0]
+        session.change_input(1, remove={"l": [3]})
+        session.run()
+        assert session.trace.history().num_rows == 0

@@ -14,7 +14,7 @@ import typer
 from headrace.api.conditions import condition_of
 from headrace.api.stream import Stream
 from headrace.cli.debug.texts import HELP, SHORT, help_lines
-from headrace.cli.debug.words import after_number, edit_of, number_of, split_when
+from headrace.cli.debug.words import after_number, edit_of, number_of, split_at, split_when
 from headrace.cli.loading import find_stream
 from headrace.display.words import clipped, counted
 from headrace.errors import HeadraceError, PlanError, nearest
@@ -114,7 +114,7 @@ class Terminal(cmd.Cmd):
             found = session.break_at_late(number)
         elif word == "cti":
             operator, _, time = rest.strip().partition(" ")
-            found = session.break_at_cti(number_of(operator), int(time) if time.strip("- ").isdigit() else time.strip())
+            found = session.break_at_cti(number_of(operator), time.strip())
         elif word == "call":
             found = session.break_at_call(rest.strip())
         else:
@@ -163,7 +163,8 @@ class Terminal(cmd.Cmd):
     def do_state(self, text: str) -> None:
         """The state of an operator."""
         number, rest = after_number(text)
-        tables = self.session.trace.state(number_of(text) if number is None else number, int(rest) if rest else None)
+        batch = number_of(rest, "batch") if rest else None
+        tables = self.session.trace.state(number_of(text) if number is None else number, batch)
         for name, table in tables.items():
             typer.echo(f"{name}:")
             self._show(table)
@@ -172,13 +173,15 @@ class Terminal(cmd.Cmd):
 
     def do_why(self, text: str) -> None:
         """Why an event is there."""
+        text, at = split_at(text)
         number, condition = self._condition(text)
-        typer.echo(self.session.trace.why(condition, operator=number))
+        typer.echo(self.session.trace.why(condition, operator=number, at=at))
 
     def do_whynot(self, text: str) -> None:
         """Why an event is not there."""
+        text, at = split_at(text)
         number, condition = self._condition(text)
-        typer.echo(self.session.trace.why_not(condition, operator=number))
+        typer.echo(self.session.trace.why_not(condition, operator=number, at=at))
 
     def do_forward(self, text: str) -> None:
         """What became of an input event."""

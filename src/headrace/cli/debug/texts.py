@@ -27,8 +27,8 @@ HELP: dict[str, tuple[tuple[str, str], ...]] = {
     "out": (("out 3 [BATCH]", "the changes that an operator gave in the batch"),),
     "history": (("history [3] [BATCH]", "what a reader of an operator knows now, or knew after a batch"),),
     "state": (("state 3 [BATCH]", "what an operator remembers"),),
-    "why": (("why [3] CONDITION", "why the one event with this condition is there"),),
-    "whynot": (("whynot [3] CONDITION", "why no event has this condition"),),
+    "why": (("why [3] CONDITION [at TIME]", "why the one event with this condition is there"),),
+    "whynot": (("whynot [3] CONDITION [at TIME]", "why no event has this condition"),),
     "forward": (("forward [1] CONDITION", "what became of the one input event with this condition"),),
     "edit": (
         ("edit 1 remove CONDITION", "remove rows of an input, and return to before the first of them"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 
-__all__ = ["Edit", "after_number", "edit_of", "number_of", "split_when", "values_of"]
+__all__ = ["Edit", "after_number", "edit_of", "number_of", "split_at", "split_when", "values_of"]
 
 _EDIT = re.compile(
     r"(?P<number>\d+)\s+(?:"
@@ -48,13 +48,19 @@ def split_when(text: str) -> tuple[str, str | None]:
     return before.strip(), after.strip() if found else None
 
 
+def split_at(text: str) -> tuple[str, str | None]:
+    """What stands before `at TIME` at the end of a text, and the time."""
+    found = re.fullmatch(r"(.+?)\s+at\s+(\S+)", text.strip(), re.IGNORECASE | re.DOTALL)
+    return (found[1], found[2]) if found else (text, None)
+
+
 def values_of(text: str) -> dict[str, Any]:
     """Values of columns, written as in a call in Python: `x=1, k='a'`."""
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         written = call.keywords if isinstance(call, ast.Call) and not call.args else []
         values = {word.arg: ast.literal_eval(word.value) for word in written if word.arg is not None}
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):  # those of a text that nests too deeply
         values = {}
     if not values:
         raise PlanError("these are not values of columns", given=text, allowed="x=1, k='a'; None is null")

@@ -86,6 +86,11 @@ def test_breakpoints_through_the_routes(client: AppClient):
     opened = act(action="open", batch_rows=1).json()
     assert (opened["pause"]["reason"], opened["breakpoints"]) == ("start", [])
     assert act(action="add", kind="retraction").json()["breakpoints"][0]["kind"] == "retraction"
+    for body in ({"action": ["run"]}, {"action": "add", "kind": "cti", "operator": 3, "when": "²"}):
+        assert act(**body).status_code == 400
+    assert act(action="open", batch_rows="x").status_code == 400
+    assert act(action="open", batch_rows=1).json()["breakpoints"] == []
+    act(action="add", kind="retraction")
     stopped = act(action="run").json()
     assert (stopped["pause"]["reason"], stopped["pause"]["batch"], stopped["pause"]["operator"]) == ("breakpoint", 3, 3)
     root = f"/ui/data/traces/{stopped['trace']}"

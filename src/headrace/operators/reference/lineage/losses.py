@@ -31,6 +31,8 @@ class Loss:
     events: Sequence[Cause] = ()
     #: Events that the operator gives in its place.
     instead: Sequence[Row] = ()
+    #: The last batch in which these were there; None if they are there now.
+    until: int | None = None
 
 
 @dataclass(frozen=True)
