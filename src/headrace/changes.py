@@ -64,6 +64,11 @@ class Changes:
     def with_payload(self, payload: pa.Table) -> Changes:
         return replace(self, payload=payload)
 
+    def equals(self, other: Changes) -> bool:
+        """Whether these are the same rows in the same order; rows with NaN never are."""
+        times = ((self.le, other.le), (self.re, other.re), (self.weight, other.weight))
+        return all(np.array_equal(one, two) for one, two in times) and self.payload.equals(other.payload)
+
     def negated(self) -> Changes:
         """What takes these changes back."""
         return replace(self, weight=-self.weight)

@@ -172,8 +172,7 @@ class TraceData:
         other = without_events(self.record, [(found, event)])
         effects, total = [], 0
         for one in self.record.operators:
-            parts = [self.record.changes_until(one), other.changes_until(one).negated()]
-            difference = Changes.concat(parts).consolidate()
+            difference = self.record.difference(other, one)
             total += len(difference)
             effects += self._effects(one, difference.slice(0, _MOST_EFFECTS))
         return {"event": event_text(found, event), "effects": effects, "total": total}

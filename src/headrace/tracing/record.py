@@ -155,6 +155,19 @@ class TraceRecord:
         parts = [changes for number, changes in self.changes_by_batch(operator) if number <= last]
         return Changes.concat([Changes.empty(operator.node.schema), *parts])
 
+    def difference(self, other: TraceRecord, operator: TracedOperator) -> Changes:
+        """What the history of an operator has at the end, and that of another run of the line has not.
+
+        Batches in which both runs give the same changes are passed over: mostly these are nearly all.
+        """
+        self._needs_beginning(f"#{operator.number} {clipped(operator.text, 60)}", "a history needs all changes")
+        parts = [Changes.empty(operator.node.schema)]
+        for own, others in zip(self.batches, other.batches, strict=True):
+            one, two = (Changes.concat([parts[0], *batch.changes.get(operator.key, ())]) for batch in (own, others))
+            if not one.equals(two):
+                parts += [one, two.negated()]
+        return Changes.concat(parts).consolidate()
+
     def _needs_beginning(self, given: str, reason: str) -> None:
         """Raise for a trace that begins with the state of a checkpoint."""
         if self.first:

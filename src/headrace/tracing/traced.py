@@ -233,11 +233,8 @@ class TracedRun:
         found = self.record.operator(operator)
         event = chosen_row(found, self.record.changes_until(found), row, columns)
         other = without_events(self.record, [(found, event)])
-        parts = []
-        for one in self.record.operators:
-            changes = Changes.concat([self.record.changes_until(one), other.changes_until(one).negated()]).consolidate()
-            parts.append((one, [(0, changes)]))
-        return self._wide([change_table(one, changes).drop_columns(["batch"]) for one, changes in parts])
+        tables = [change_table(one, [(0, self.record.difference(other, one))]) for one in self.record.operators]
+        return self._wide([table.drop_columns(["batch"]) for table in tables])
 
     # --- texts -------------------------------------------------------------------------------------------------------
 

@@ -157,6 +157,7 @@ class Explainer:
     def __init__(self, record: TraceRecord, batch: int) -> None:
         self.record, self.batch = record, batch
         self._changes: dict[int, Changes] = {}
+        self._histories: dict[int, Histories] = {}
         self._steps: dict[tuple[int, Hashable], CausalStep] = {}
 
     def why(self, operator: TracedOperator, row: Row) -> Why:
@@ -219,9 +220,12 @@ class Explainer:
 
     def histories(self, operator: TracedOperator) -> Histories:
         """The histories of an operator's inputs after the batch."""
-        producers = [self.record.operator(number) for number in operator.inputs]
-        progress = [self.record.progress_of(producer, self.batch) for producer in producers]
-        return Histories([partial(self.changes, producer) for producer in producers], progress)
+        if operator.number not in self._histories:
+            producers = [self.record.operator(number) for number in operator.inputs]
+            progress = [self.record.progress_of(producer, self.batch) for producer in producers]
+            changes = [partial(self.changes, producer) for producer in producers]
+            self._histories[operator.number] = Histories(changes, progress)
+        return self._histories[operator.number]
 
     def changes(self, operator: TracedOperator) -> Changes:
         """The changes of an operator up to the batch."""

@@ -43,15 +43,13 @@ class Stem:
         return cls([Cause(position, row, role) for row in rows])
 
 
-_COMPARED = 8
-
-
 class Histories:
     """The changes of all inputs up to a batch, each made when it is asked for, and their progress after it."""
 
     def __init__(self, changes: Sequence[Callable[[], Changes]], progress: Sequence[Progress]) -> None:
         self._changes, self.progress = changes, list(progress)
         self._known: dict[int, Changes] = {}
+        self._orders: dict[int, tuple[Int64s, Int64s]] = {}
 
     def changes(self, position: int) -> Changes:
         """All changes of an input."""
@@ -76,10 +74,8 @@ class Histories:
         They start at `le`, end at `re`, overlap `over`, start or end within `starts` or `ends` (from, before), have
         columns that `equal` values, and expressions (`keys`) that do.
         """
-        changes = self.changes(position)
+        changes = self.changes(position) if le is None else self._starting(position, [le])
         mask = np.ones(len(changes), np.bool_)
-        if le is not None:
-            mask &= changes.le == le
         if re is not None:
             mask &= changes.re == re
         if over is not None:
@@ -100,11 +96,22 @@ class Histories:
         """Events of an input, each as often as it is there."""
         if not rows:
             return []
-        changes = self.changes(position)
-        starts, ends = {row[0] for row in rows}, {row[1] for row in rows}
-        among = _among(changes.le, starts) & _among(changes.re, ends)
+        changes = self._starting(position, sorted({row[0] for row in rows}))
+        among = changes.filter(np.isin(changes.re, list({row[1] for row in rows})))
         wanted = set(map(row_identity, rows))
-        return [row for row in rows_of_changes(changes.filter(among)) if row_identity(row) in wanted]
+        return [row for row in rows_of_changes(among) if row_identity(row) in wanted]
+
+    def _starting(self, position: int, starts: Sequence[int]) -> Changes:
+        """The changes of an input that start at some times, found by a search: many questions name one event each."""
+        if position not in self._orders:
+            changes = self.changes(position)
+            self._known[position] = changes.with_payload(changes.payload.combine_chunks())
+            order = np.argsort(changes.le, kind="stable")
+            self._orders[position] = order, changes.le[order]
+        changes = self._known[position]
+        order, times = self._orders[position]
+        first, last = np.searchsorted(times, starts, "left"), np.searchsorted(times, starts, "right")
+        return changes.take(np.sort(np.concatenate([order[a:b] for a, b in zip(first, last, strict=True)])))
 
 
 def rows_of_changes(changes: Changes) -> list[Row]:
@@ -114,16 +121,6 @@ def rows_of_changes(changes: Changes) -> list[Row]:
     if left.payload.num_columns == 0:
         columns = (*columns[:3], [{} for _ in range(len(left))])
     return [(le, re, row) for le, re, weight, row in zip(*columns, strict=True) for _ in range(weight)]
-
-
-def _among(times: Int64s, wanted: set[int]) -> NDArray[np.bool_]:
-    """Which times are among some; a few are compared, since a search sorts all times."""
-    if len(wanted) > _COMPARED:
-        return np.isin(times, list(wanted))
-    found = np.zeros(len(times), np.bool_)
-    for time in wanted:
-        found |= times == time
-    return found
 
 
 def same_payload(payload: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
