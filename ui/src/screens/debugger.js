@@ -17,15 +17,20 @@ export async function show(root, context) {
 
 /** The queries of a server, to choose one. */
 async function choose(root, { signal }) {
-  const [{ rows }] = await sql("SHOW QUERIES", signal);
+  const names = await queryNames(signal);
   fill(
     root,
     h("h1", {}, "Debugger"),
     h("p", {}, "A query is run again over what its streams and tables have now, beside the running one, which is not touched. Every change of every operator is kept."),
-    rows.length
-      ? h("ul", { class: "dbg-queries" }, rows.map((row) => h("li", {}, h("a", { href: `#/debug/${encodeURIComponent(row.query ?? row.name)}` }, row.query ?? row.name))))
+    names.length
+      ? h("ul", { class: "dbg-queries" }, names.map((name) => h("li", {}, h("a", { href: `#/debug/${encodeURIComponent(name)}` }, name))))
       : h("p", { class: "note" }, "There are no queries yet."),
   );
+}
+
+async function queryNames(signal) {
+  const [{ rows }] = await sql("SHOW QUERIES", signal);
+  return rows.map((row) => row.query ?? row.name);
 }
 
 async function showTrace(root, context, name) {
@@ -53,6 +58,7 @@ async function showTrace(root, context, name) {
   const compare = h("button", { type: "button", hidden: true, onclick: () => showComparison(comparison, current, before) }, "Compare with the trace before");
   let current = null;
   form.append(compare);
+  if (context.about.mode === "server") addOthers().catch(() => {}); // without a list there is nothing to choose
   place.before(comparison);
   let running = new AbortController();
   signal.addEventListener("abort", () => running.abort());
@@ -84,6 +90,29 @@ async function showTrace(root, context, name) {
     } finally {
       clearTimeout(late);
       again.disabled = false;
+    }
+  }
+
+  /** A list of the other queries, to compare one with this: two versions over the same rows, say. */
+  async function addOthers() {
+    const others = (await queryNames(signal)).filter((other) => other !== name);
+    if (!others.length) return;
+    const list = h("select", { "aria-label": "Compare with another query", onchange: () => compareWith(list) }, h("option", { value: "" }, "Compare with…"), others.map((other) => h("option", {}, other)));
+    form.append(list);
+  }
+
+  async function compareWith(list) {
+    const other = list.value;
+    list.value = "";
+    if (!other) return;
+    if (!current) return fill(comparison, h("p", { class: "note", role: "status" }, `There is no trace of ${name} yet that ${other} could be compared with.`));
+    const [shownTrace, own] = [current, running.signal];
+    fill(comparison, h("p", { class: "note", role: "status" }, `${other} runs, to be compared…`));
+    try {
+      const found = await openTrace(other, Number(rows.value) || null, own);
+      if (shownTrace === current) await showComparison(comparison, shownTrace, found, [name, other]);
+    } catch (error) {
+      if (!own.aborted) fill(comparison, problem(error));
     }
   }
 
