@@ -62,8 +62,9 @@ class TraceData:
 
     @property
     def reads_files(self) -> bool:
-        """Whether an input is files."""
-        return any(isinstance(source.origin, Files) for source in self.record.line.sources)
+        """Whether an input is files of the user."""
+        origins = [source.origin for source in self.record.line.sources]
+        return any(isinstance(origin, Files) and not origin.label for origin in origins)
 
     # --- the graph and its batches -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from headrace.host.driving.shedding import using_every_row
 from headrace.host.live_tables import followed
 from headrace.host.saved.replay import BatchRange, Replay
 from headrace.io.live_table import LiveTableRead
-from headrace.io.origins import AdapterRead, Files
+from headrace.io.origins import AdapterRead, Events, Files
 from headrace.plan.nodes import Node, sources_of
 from headrace.server.computing.as_of import as_of_now_on_disk
 from headrace.server.computing.watch import StatementWatch
@@ -70,9 +70,11 @@ def _over_logs(query: ServedQuery) -> Node:
         adapter = source.origin.adapter if isinstance(source.origin, AdapterRead) else None
         if isinstance(adapter, (ClientRows, LiveTableRead)):
             rows += sum(found.end - found.first for found in adapter.offsets({}).values())
+        elif isinstance(source.origin, Events):  # the one row of a total over nothing, or VALUES
+            rows += source.origin.table.num_rows
         elif not isinstance(source.origin, Files):
             raise TraceError(
-                "a trace of everything reads streams and tables of the server, and files",
+                "a trace of everything reads streams and tables of the server, files, and rows of the query itself",
                 given=str(source.origin),
                 instead="batches=(first, last), or a published stream of it, CREATE STREAM raw AS SELECT …",
             )

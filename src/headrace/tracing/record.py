@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headrace.changes import Changes
 from headrace.display.words import clipped
 from headrace.errors import PlanError, TraceError
+from headrace.host.driving.checkpoint import spilled
 from headrace.host.driving.tapped import temporary_run
 from headrace.host.local.measured import tapped_batches
 from headrace.host.local.run import Runner
 from headrace.host.received import received
 from headrace.host.saved.replay import Replay
+from headrace.io.origins import Events
+from headrace.io.temporary import TemporaryFolder
 from headrace.operators.reference.rows import Row
 from headrace.optimizer import Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.read_tables import read_tables
+from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Admit, Combine, Merge, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
+from headrace.store.storage import LocalStorage
 from headrace.time import INFINITY
 from headrace.tracing.places import ChangePlaces
 from headrace.tracing.recording import Check, EventFilter, RecordedBatch, Recorder, changes_of, unbounded
@@ -52,12 +57,24 @@ def record_driven(
 
     `check` is called as blocks are read and operators give changes, and between batches.
     """
-    line = line_of(outputs, 1, TRACED_RULES)
-    recorder = Recorder(line, state=state, check=check)
-    with temporary_run(line, recorder, rows_per_batch=batch_rows) as run:
-        for batch in recorder.checked(run.available()):
-            recorder.end_driven(batch)
+    with TemporaryFolder() as folder:
+        line = line_of(_on_disk(outputs, folder), 1, TRACED_RULES)
+        recorder = Recorder(line, state=state, check=check)
+        with temporary_run(line, recorder, rows_per_batch=batch_rows) as run:
+            for batch in recorder.checked(run.available()):
+                recorder.end_driven(batch)
     return TraceRecord(line, recorder.batches, ended=False)
+
+
+def _on_disk(outputs: Sequence[Output], folder: str) -> tuple[Output, ...]:
+    """The plan with rows of the query itself in files, which the loop of a query reads."""
+
+    def stored(source: Source) -> Source:
+        if not isinstance(source.origin, Events):
+            return source
+        return replace(source, origin=spilled(source.origin, LocalStorage(folder, durable=False), folder))
+
+    return rewrite_sources(tuple(outputs), stored)
 
 
 def record_replay(

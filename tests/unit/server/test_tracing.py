@@ -142,6 +142,28 @@ def test_a_batch_of_queries_that_run_together(tmp_path: Path):
         assert trace_query(server, "a", (last, last)).of(1).num_rows == 2
 
 
+def test_the_total_of_a_table(tmp_path: Path):
+    """A total over a whole table has a row of its own, for when the table is empty."""
+    with HeadraceServer(tmp_path, durable=False) as server:
+        client = server.connect(Who("ann", "admin"))
+        list(
+            client.execute("""
+                CREATE TABLE clicks (id INT PRIMARY KEY, x LONG);
+                QUERY total AS SELECT sum(x) AS s, count(*) AS n FROM clicks;
+                QUERY fixed AS VALUES (1), (2);
+            """)
+        )
+        empty = trace_query(server, "total")
+        (row,) = empty.of(empty.record.output.number).to_pylist()
+        assert (row["s"], row["n"]) == (None, 0)
+        list(client.execute("INSERT INTO clicks VALUES (1, 10), (2, 20)"))
+        trace = trace_query(server, "total")
+        last = trace.of(trace.record.output.number).sort_by("batch").to_pylist()[-1]
+        assert (last["s"], last["n"]) == (30, 2)
+        assert sorted(x for x in trace.why(s=30).inputs["x"].to_pylist() if x is not None) == [10, 20]
+        assert trace_query(server, "fixed").of(1).num_rows == 2
+
+
 def test_by_http_and_the_command(tmp_path: Path):
     process = ServerProcess(HeadraceServer(tmp_path / "data", durable=False), port=0, postgres_port=None)
     process.start()

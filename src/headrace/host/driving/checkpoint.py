@@ -50,7 +50,9 @@ from headrace.store.objects import ObjectStorage
 from headrace.store.storage import LocalStorage, Storage
 from headrace.version import VERSION
 
-__all__ = ["SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about"]
+__all__ = [
+    "SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about", "spilled",
+]  # fmt: skip
 
 _log = logging.getLogger("headrace")
 _ABOUT = "headrace.json"
@@ -300,29 +302,35 @@ class Checkpoint:
 
     def spill(self, events: Events) -> Files:
         """Write events in memory to files, one per batch, in order."""
-        folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
-        complete = f"{folder}/_whole"
-        if complete not in self.root.keys(folder):
-            tables = {f"{folder}/{number:06d}.arrow": table for number, table in enumerate(events.batches())}
-            same = [self._keep(key, _ipc_file(table)) for key, table in tables.items()]
-            if not all(same) or not set(self.root.keys(folder)) <= {*tables, complete}:
-                raise CheckpointError(
-                    f"the checkpoint began with other events than {events}",
-                    given=self.place,
-                    instead="another checkpoint, or delete this one to start afresh",
-                )
-            self.root.create(complete, b"")
-        return Files(f"{self.place}/{folder}", Format("arrow"), label=str(events), holds_stamps=True, order="name")
-
-    def _keep(self, key: str, data: pa.Buffer) -> bool:
-        """Write a file, unless it exists; return whether it has this content."""
-        return self.root.create(key, data) or bool(self.root.read(key).equals(data))
+        return spilled(events, self.root, self.place)
 
     def close(self) -> None:
         """Release the lock; remove a temporary checkpoint."""
         self.unlock()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+
+def spilled(events: Events, root: Storage, place: str) -> Files:
+    """Write events in memory to files of a storage that is at this place, one per batch, in order."""
+    folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
+    complete = f"{folder}/_whole"
+    if complete not in root.keys(folder):
+        tables = {f"{folder}/{number:06d}.arrow": table for number, table in enumerate(events.batches())}
+        same = [_keep(root, key, _ipc_file(table)) for key, table in tables.items()]
+        if not all(same) or not set(root.keys(folder)) <= {*tables, complete}:
+            raise CheckpointError(
+                f"the checkpoint began with other events than {events}",
+                given=place,
+                instead="another checkpoint, or delete this one to start afresh",
+            )
+        root.create(complete, b"")
+    return Files(f"{place}/{folder}", Format("arrow"), label=str(events), holds_stamps=True, order="name")
+
+
+def _keep(root: Storage, key: str, data: pa.Buffer) -> bool:
+    """Write a file, unless it exists; return whether it has this content."""
+    return root.create(key, data) or bool(root.read(key).equals(data))
 
 
 def _ipc_file(table: pa.Table) -> pa.Buffer:
