@@ -75,6 +75,10 @@ def read_changes(
     declared = None if schema is None else Schema.of(schema).renamed(names)
     columns = None if declared is None else log_columns(declared, lifetime)
     if isinstance(source, SourceAdapter):
+        if on_drift is not None or sparse:
+            given = ", ".join([*(["on_drift"] if on_drift is not None else []), *(["sparse"] if sparse else [])])
+            instead = "hr.kafka_topics(..., on_drift=..., sparse=...)"
+            raise PlanError("these options are for files; an adapter has its own", given=given, instead=instead)
         log = source.as_log(encoding)
         if declared is not None:
             check_picked(declared, log)

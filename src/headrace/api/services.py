@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from headrace.api.inputs import stream_of
+from headrace.api.inputs import Sparse, sparse_names, stream_of
 from headrace.api.keyed_changes import read_changes
 from headrace.api.stream import Stream
 from headrace.border import LIFETIME, TimeColumns
 from headrace.errors import PlanError
 from headrace.expr import Expr
+from headrace.io.drift import DriftPolicy, checked_drift
 from headrace.io.encode import PHYSICAL
 from headrace.io.origins import AdapterRead
 from headrace.io.sinks import Encoding
@@ -57,7 +58,7 @@ def kafka_topics(
     key_format: ValueFormatLike | None = None, start: Any = "earliest", tombstones: bool = False,
     group_id: str | None = None, on_gap: Literal["raise", "continue"] = "raise",
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
-    options: Mapping[str, object] | None = None,
+    on_drift: DriftPolicy | None = None, sparse: Sparse = False, options: Mapping[str, object] | None = None,
 ) -> KafkaSource:  # fmt: skip
     """Topics of Kafka, for `read_changes` and `read_source`; the options are those of `read_kafka`."""
     # Imported when it is used: it needs an extra.
@@ -70,7 +71,8 @@ def kafka_topics(
     return KafkaSource(
         bootstrap, _names(topics), Schema.of(schema) if schema else Schema(()), pattern=pattern,
         format=_format(format), key_format=how, key_columns=keys, start=start, tombstones=tombstones,
-        group_id=group_id, isolation=isolation, on_gap=on_gap, options=dict(options or {}),
+        group_id=group_id, isolation=isolation, on_gap=on_gap, on_drift=checked_drift(on_drift),
+        sparse=sparse_names(sparse), options=dict(options or {}),
     )  # fmt: skip
 
 
@@ -93,6 +95,10 @@ def read_kafka(
     (`{"trades/0": 500}`). Positions are part of the checkpoint; with `group_id` they are also shown to Kafka's tools.
     `bootstrap` are the addresses of brokers, and `options` are passed to the client (librdkafka). Messages that expired
     before they were read are an error, or with `on_gap="continue"` counted.
+
+    `on_drift` is for messages of JSON or Avro with other columns than `schema`: `"raise"` ends the query with an error,
+    `"divert"` diverts them, `"widen"` reads null for what is missing; all are counted. `sparse` names columns that a
+    message may lack, `sparse=True` is for all. Without it what is missing is null, and not counted.
 
     The partition that is farthest behind decides the CTI; `idle=` of the progress policy excepts silent ones. With
     `lifetime=hr.physical()` the messages are physical events, as `hr.kafka(...)` writes them; `le DATETIME` in the

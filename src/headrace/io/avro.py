@@ -27,11 +27,13 @@ from numpy.typing import NDArray
 
 from headrace.errors import SchemaError
 from headrace.io import avro_machine as machine
-from headrace.io.avro_program import AvroProgram, AvroSlot, Path, parsed_schema
+from headrace.io.avro_program import AvroProgram, AvroSlot, Path, parsed_schema, record_fields
 from headrace.io.conversion import check_convertible, is_tick, not_utf8
 from headrace.io.decoded import DecodedBlock, Refusal, concat, finish, refused_table
+from headrace.io.drift import DriftVerdict
 from headrace.io.envelope import OP, TIMES, TS, change_ticks, check_change_columns, chosen, without_image
 from headrace.io.registry import schema_by_id
+from headrace.io.value_drift import ValueDrift
 from headrace.schema import Field, Schema, Type
 
 __all__ = ["AvroValues", "SchemaReader"]
@@ -43,6 +45,8 @@ _FAULTS = {1: "the Avro datum does not end where its schema says", 2: "the Avro 
 _NOT_ALLOWED, _NOT_TEXT, _NO_OP, _NO_IMAGE = 2, 4, 5, 6
 _MOST_MILLIS = (2**63 - 1) // 1000
 _SIDES = ("after", "before")
+#: What may be written as a number: Avro's logical types are optional.
+_AS_NUMBERS = (Type.DATETIME, Type.DATE, Type.TIME, Type.INTERVAL)
 _NONE = np.zeros(0, np.int64)
 #: The ticks of a unit of times of day.
 _CLOCKS = {"time-millis": 1000, "time-micros": 1, "io.debezium.time.Time": 1000, "io.debezium.time.MicroTime": 1}
@@ -164,7 +168,7 @@ class SchemaReader:
     """Reads datums of one writer's schema as columns."""
 
     def __init__(self, schema: Any, fields: Sequence[Field], envelope: str = "") -> None:
-        self._fields = fields
+        self._schema, self._fields = schema, fields
         self._envelope = envelope
         if envelope:
             check_change_columns(fields)
@@ -203,6 +207,32 @@ class SchemaReader:
         none = np.zeros(0, np.int64)
         table, _ = self.table(np.zeros(0, np.uint8), none, none)
         check_convertible(table.schema, list(self._fields), "the Avro schema")
+
+    def found(self) -> dict[str, pa.DataType | None] | None:
+        """The columns that the writer has, with the types of those that are read; None if it is no record."""
+        if not self._envelope and self._single:
+            return None
+        none = np.zeros(0, np.int64)
+        table, _ = self.table(np.zeros(0, np.uint8), none, none)
+        return {name: self._type_of(name, table.schema) for name in record_fields(self._schema, self._envelope)}
+
+    def _type_of(self, name: str, stored: pa.Schema) -> pa.DataType | None:
+        """The type of a column as the writer has it, or as it is declared where Avro has no type of its own for it."""
+        field = next((field for field in self._fields if field.name == name), None)
+        if field is None:
+            return None
+        places = [(side, name) for side in _SIDES] if self._envelope else [(name,)]
+        ops = {self._program.slots[slot].op for place in places for slot in self._slots(place)}
+        kind = stored.field(name).type
+        if not pa.types.is_integer(kind):
+            return field.type.arrow if field.type.is_decimal and pa.types.is_decimal(kind) else kind
+        as_numbers = (
+            Type.DATETIME,
+            Type.TIME,
+            Type.INTERVAL,
+            *((Type.BYTE, Type.SHORT) if ops == {machine.INT} else ()),
+        )
+        return field.type.arrow if field.type in as_numbers else pa.int32() if ops == {machine.INT} else pa.int64()
 
     def table(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
@@ -300,13 +330,17 @@ def _of_one_type(name: str, images: list[pa.Array]) -> list[pa.Array]:
 
 
 class AvroValues:
-    """Decodes Avro values of one schema, or of those of a registry."""
+    """Decodes Avro values of one schema, or of those of a registry. With `drift` each schema is judged once."""
 
-    def __init__(self, schema: str, registry: str, fields: Sequence[Field], envelope: str = "") -> None:
+    def __init__(
+        self, schema: str, registry: str, fields: Sequence[Field], envelope: str = "", drift: ValueDrift | None = None
+    ) -> None:
         self._fields = fields
         self._registry = registry
         self._envelope = envelope
+        self._drift = drift
         self._readers: dict[int, SchemaReader | str] = {}
+        self._verdicts: dict[int, DriftVerdict] = {}
         self._reader = None if registry else SchemaReader(parsed_schema(schema), fields, envelope)
 
     def __call__(self, values: pa.Array) -> DecodedBlock:
@@ -314,7 +348,7 @@ class AvroValues:
         bounds = offsets.astype(np.int64)
         data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
         if self._reader is not None:
-            return self._block(self._reader, data, bounds[:-1], bounds[1:], np.arange(len(values)))
+            return self._block(self._reader, data, bounds[:-1], bounds[1:], np.arange(len(values)), -1)
         return self._by_number(data, bounds[:-1], bounds[1:])
 
     def _by_number(self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> DecodedBlock:
@@ -330,7 +364,7 @@ class AvroValues:
             if isinstance(reader, str):
                 blocks.append(_refused(self._fields, places, reader))
             else:
-                blocks.append(self._block(reader, data, starts[places] + _PREFIX, ends[places], places))
+                blocks.append(self._block(reader, data, starts[places] + _PREFIX, ends[places], places, number))
         return _in_order(blocks)
 
     def _reader_of(self, number: int) -> SchemaReader | str:
@@ -348,6 +382,30 @@ class AvroValues:
         return self._readers[number]
 
     def _block(
+        self,
+        reader: SchemaReader,
+        data: NDArray[np.uint8],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        places: NDArray[np.int64],
+        number: int,
+    ) -> DecodedBlock:
+        verdict = self._verdict(reader, number)
+        counts = {name: count * len(places) for name, count in verdict.counts.items()}
+        if verdict.refused:
+            return replace(_refused(self._fields, places, verdict.refused), drift=counts)
+        return replace(self._read(reader, data, starts, ends, places), drift=counts)
+
+    def _verdict(self, reader: SchemaReader, number: int) -> DriftVerdict:
+        """The verdict on the values of a schema."""
+        if self._drift is None:
+            return DriftVerdict()
+        if number not in self._verdicts:
+            where = "the Avro schema" if number < 0 else f"schema {number} of the registry"
+            self._verdicts[number] = self._drift.verdict(where, reader.found())
+        return self._verdicts[number]
+
+    def _read(
         self,
         reader: SchemaReader,
         data: NDArray[np.uint8],

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import SchemaError
 from headrace.io import avro_machine as machine
 
-__all__ = ["PRIMITIVES", "AvroProgram", "AvroSlot", "Path", "parsed_schema"]
+__all__ = ["PRIMITIVES", "AvroProgram", "AvroSlot", "Path", "parsed_schema", "record_fields"]
 
 #: The names of the fields that lead to a part of a datum.
 Path = tuple[str, ...]
@@ -35,6 +35,18 @@ def parsed_schema(text: str) -> Any:
         if text.strip() in PRIMITIVES:
             return text.strip()
         raise SchemaError("the Avro schema is not JSON", given=text, instead='{"type": "record", …}') from None
+
+
+def record_fields(schema: Any, envelope: str = "") -> list[str]:
+    """The names of a record's fields; with an envelope, of the row that its changes describe."""
+    fields: list[Any] = schema["fields"] if isinstance(schema, dict) and schema.get("type") == "record" else []
+    if not envelope:
+        return [field["name"] for field in fields]
+    # The first image defines the type of the row, and the second one names it.
+    images = [field["type"] for field in fields if field["name"] in ("before", "after")]
+    kinds = [kind for image in images for kind in (image if isinstance(image, list) else [image])]
+    rows = [kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"]
+    return record_fields(rows[0]) if rows else []
 
 
 @dataclass(frozen=True)

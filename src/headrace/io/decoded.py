@@ -26,8 +26,8 @@ from headrace.literals import sql_text
 from headrace.schema import Field, Schema
 
 __all__ = [
-    "REFUSED", "DecodedBlock", "Raw", "Refusal", "as_json", "as_python", "concat", "decoded", "finish", "numbered",
-    "refuse_all", "refused_table", "reports_drift", "unnumbered", "with_nulls",
+    "REFUSED", "DecodedBlock", "Raw", "Refusal", "added", "as_json", "as_python", "concat", "decoded", "finish",
+    "numbered", "refuse_all", "refused_table", "reports_drift", "unnumbered", "with_nulls",
 ]  # fmt: skip
 
 REFUSED = pa.schema([("row", pa.int64()), ("reason", pa.string()), ("raw", pa.string()), ("line", pa.int64())])
@@ -59,7 +59,8 @@ class DecodedBlock:
     lost: int = 0
     #: The rows with all their columns, where they are in memory and `table` has only some of them.
     whole: pa.Table | None = None
-    #: How the columns of the file differ from the declared ones, by counter (`drift.py`): in a block without rows.
+    #: How columns differ from the declared ones, by counter (`drift.py`): of a file, in a block without rows, or of
+    #: the messages of the block.
     drift: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -95,7 +96,8 @@ class DecodedBlock:
         arrived = None if self.arrived is None else self.arrived[start : start + rows]
         sliced = replace(self, table=piece, refused=refused, rows=self.rows[start : start + rows], lines=lines)
         whole = None if self.whole is None else self.whole.slice(start, rows)
-        return replace(sliced, arrived=arrived, lost=self.lost if start == 0 else 0, whole=whole)
+        lost, drift = (self.lost, self.drift) if start == 0 else (0, {})
+        return replace(sliced, arrived=arrived, lost=lost, whole=whole, drift=drift)
 
 
 _PLACE = "__place__"
@@ -211,4 +213,14 @@ def concat(parts: Sequence[DecodedBlock]) -> DecodedBlock:
         pa.concat_tables([part.refused for part in parts]),
         np.concatenate([part.rows for part in parts]),
         np.concatenate(lines) if len(lines) == len(parts) else None,
+        drift=added([part.drift for part in parts]),
     )
+
+
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sums of counters."""
+    totals: dict[str, int] = {}
+    for some in counts:
+        for name, count in some.items():
+            totals[name] = totals.get(name, 0) + count
+    return totals

@@ -1,4 +1,4 @@
-"""Schema drift: a file, or a writer's schema, whose columns differ from those that a source declares.
+"""Schema drift: a file, or a message (`value_drift.py`), whose columns differ from those that a source declares.
 
 A source declares columns once and runs for years; its files change meanwhile. `DriftRules.judge` compares the columns
 of one file with the declared ones, once a file, and says how to read it. What differs is one of three things:
@@ -42,8 +42,9 @@ __all__ = [
 #: What a source does with a file whose columns differ from the declared ones.
 DriftPolicy = Literal["raise", "divert", "widen"]
 DRIFTS: tuple[str, ...] = get_args(DriftPolicy)
-#: The counters of a source: files that differ, and how many columns of them do.
-DRIFT_COUNTERS = ("drifted_files", "new_columns", "missing_columns", "changed_types")
+_KINDS = ("new_columns", "missing_columns", "changed_types")
+#: The counters of a source: files and messages that differ, and how many columns of them do.
+DRIFT_COUNTERS = ("drifted_files", "drifted_rows", *_KINDS)
 
 _log = logging.getLogger("headrace")
 _logged: set[tuple[str, str]] = set()
@@ -56,7 +57,7 @@ def checked_drift(policy: str | None) -> Literal["", "raise", "divert", "widen"]
         return ""
     if policy not in DRIFTS:
         raise PlanError(
-            "unknown policy for files with other columns",
+            "unknown policy for other columns",
             given=policy,
             allowed=", ".join(DRIFTS),
             instead=f"on_drift={nearest(str(policy), DRIFTS) or 'widen'!r}",
@@ -90,11 +91,11 @@ class _Differences:
     new: tuple[str, ...]
     changed: tuple[tuple[Field, pa.DataType], ...]
 
-    def counts(self) -> dict[str, int]:
+    def counts(self, what: str) -> dict[str, int]:
         parts = {
             "new_columns": len(self.new), "missing_columns": len(self.missing), "changed_types": len(self.changed)
         }  # fmt: skip
-        return {"drifted_files": 1, **parts} if any(parts.values()) else {}
+        return {what: 1, **parts} if any(parts.values()) else {}
 
     def __str__(self) -> str:
         missing = [f"column {column.name!r} is missing" for column in self.missing]
@@ -131,17 +132,37 @@ class DriftRules:
         A type is None if the format has no types. Raises if the policy says so.
         """
         differs = self._differences(found, declared, elsewhere)
-        counts = differs.counts()
+        counts = differs.counts("drifted_files")
         if not counts:
             return DriftVerdict()
         lacking = [column for column in differs.missing if column.name in self.needed]
         if self.policy == "raise" or (self.policy == "widen" and (lacking or len(differs.missing) == len(declared))):
-            raise self._error(path, found, differs, declared)
+            raise self._error(path, found, differs, declared, self._file_hints(found, differs), lacking)
         if self.policy == "divert":
             return DriftVerdict(counts, refused=f"schema drift: {differs}")
         self._note(path, differs, counts)
         absent = frozenset(column.name for column in differs.missing) if self.policy == "widen" else frozenset()
         return DriftVerdict(counts, absent)
+
+    def judge_value(
+        self, where: str, declared: Sequence[Field], found: Mapping[str, pa.DataType | None]
+    ) -> DriftVerdict:
+        """The verdict on a message with the columns `found`; `where` names it. Raises if the policy says so."""
+        differs = self._differences(found, declared, ())
+        counts = differs.counts("drifted_rows")
+        if not counts:
+            return DriftVerdict()
+        if self.policy == "raise":
+            sparse = [column.name for column in differs.missing]
+            hints = (
+                [f"sparse={sparse!r}, if messages may lack {'it' if len(sparse) == 1 else 'them'}"] if sparse else []
+            )
+            hints += ["on_drift='widen' to go on, with null for what is missing; or 'divert' for such messages"]
+            raise self._error(where, found, differs, declared, hints)
+        if self.policy == "divert" or (declared and not any(column.name in found for column in declared)):
+            return DriftVerdict(counts, refused=f"schema drift: {differs}")
+        self._note(where, differs, counts)
+        return DriftVerdict(counts)
 
     def _differences(
         self, found: Mapping[str, pa.DataType | None], declared: Sequence[Field], elsewhere: Sequence[str]
@@ -158,24 +179,26 @@ class DriftRules:
             tuple((column, kind) for column, kind in typed if kind is not None and not _is_same(kind, column)),
         )
 
-    def _error(
-        self,
-        path: str,
-        found: Mapping[str, pa.DataType | None],
-        differs: _Differences,
-        declared: Sequence[Field],
-    ) -> SchemaDrift:
-        lacking = [column.name for column in differs.missing if column.name in self.needed]
-        why = f"; without {lacking[0]!r} its rows are no events" if lacking and self.policy == "widen" else ""
-        shown = ", ".join(name if kind is None else f"{name} {kind}" for name, kind in found.items())
+    def _file_hints(self, found: Mapping[str, pa.DataType | None], differs: _Differences) -> list[str]:
         rename = _renamed(differs, found)
         hints = [f"rename={rename!r}, if the column was renamed"] if rename else []
         if self.policy == "raise":
-            hints += ["on_drift='widen' to go on, with null for what is missing; or 'divert' for its rows"]
-        else:
-            hints += ["on_drift='divert', which diverts the rows of such files"]
+            return [*hints, "on_drift='widen' to go on, with null for what is missing; or 'divert' for its rows"]
+        return [*hints, "on_drift='divert', which diverts the rows of such files"]
+
+    def _error(
+        self,
+        place: str,
+        found: Mapping[str, pa.DataType | None],
+        differs: _Differences,
+        declared: Sequence[Field],
+        hints: Sequence[str],
+        lacking: Sequence[Field] = (),
+    ) -> SchemaDrift:
+        why = f"; without {lacking[0].name!r} its rows are no events" if lacking and self.policy == "widen" else ""
+        shown = ", ".join(name if kind is None else f"{name} {kind}" for name, kind in found.items())
         return SchemaDrift(
-            f"the columns of {path!r} differ from the declared ones: {differs}{why}",
+            f"the columns of {place!r} differ from the declared ones: {differs}{why}",
             given=shown,
             allowed=", ".join(map(str, declared)),
             instead="; or ".join(hints),
@@ -183,7 +206,7 @@ class DriftRules:
 
     def _note(self, path: str, differs: _Differences, counts: Mapping[str, int]) -> None:
         """Log each kind of difference once for a source."""
-        kinds = [(self.source, kind) for kind in DRIFT_COUNTERS[1:] if counts[kind]]
+        kinds = [(self.source, kind) for kind in _KINDS if counts[kind]]
         if all(kind in _logged for kind in kinds):
             return
         _logged.update(kinds)

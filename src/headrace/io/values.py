@@ -23,6 +23,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -41,6 +42,7 @@ from headrace.io.encode import csv_lines, json_objects, plain_texts
 from headrace.io.envelope import DebeziumDecoder
 from headrace.io.json import JsonDecoder
 from headrace.io.records import Bounds, BrokenRecord, Decoder, FastRead, Records, SplitRecords, decode
+from headrace.io.value_drift import JsonDrift, ValueDrift
 from headrace.schema import Field, Schema, Type
 
 __all__ = ["ValueDecoder", "ValueFormat", "encode_values"]
@@ -117,15 +119,27 @@ class ValueDecoder:
     The columns of a CSV value are `names`, by default those of `fields`.
     """
 
-    def __init__(self, format: ValueFormat, fields: Sequence[Field], *, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        format: ValueFormat,
+        fields: Sequence[Field],
+        *,
+        names: Sequence[str] = (),
+        drift: ValueDrift | None = None,
+    ) -> None:
         self.format = format
         self.fields = tuple(fields)
-        self._decode = _piece_decoder(format, self.fields or (_NOTHING,), names)
+        self._decode = _piece_decoder(format, self.fields or (_NOTHING,), names, drift)
+        form: Any = "nested" if format.nested else format.envelope
+        self._judge = JsonDrift(drift, form) if drift is not None and format.name == "json" else None
 
-    def decode(self, values: pa.Array | pa.ChunkedArray, offsets: NDArray[np.int64]) -> DecodedBlock:
+    def decode(
+        self, values: pa.Array | pa.ChunkedArray, offsets: NDArray[np.int64], place: str = "value"
+    ) -> DecodedBlock:
         """One row for each value that is not null and can be read; others are refused, with reason and text.
 
         `offsets` has the number of each value; the numbers of rows, their lines and those of refused values are these.
+        `place` and its number name a value in an error.
         """
         numbers = np.asarray(offsets, dtype=np.int64)
         if len(numbers) != len(values):
@@ -137,7 +151,10 @@ class ValueDecoder:
             start += len(piece)
             kept, full = (kept, piece) if valid is None else (kept[valid], piece.drop_null())
             if len(full):
-                blocks.append(self._numbered(self._decode(full), full, kept))
+                block = self._decode(full)
+                if self._judge is not None:
+                    block = self._judge(full, block, partial(_place, place, kept))
+                blocks.append(self._numbered(block, full, kept))
         return concat(blocks) if blocks else _no_rows(self.fields)
 
     def _numbered(self, block: DecodedBlock, values: pa.Array, numbers: NDArray[np.int64]) -> DecodedBlock:
@@ -151,6 +168,10 @@ class ValueDecoder:
         broken = pa.array(numbers[places])
         refused = pa.table([broken, block.refused["reason"], texts, broken], schema=block.refused.schema)
         return replace(block, table=table, rows=rows, lines=rows, refused=refused)
+
+
+def _place(place: str, numbers: NDArray[np.int64], row: int) -> str:
+    return f"{place} {numbers[row]}"
 
 
 def _no_rows(fields: Sequence[Field]) -> DecodedBlock:
@@ -187,7 +208,9 @@ def _offsets(values: pa.Array) -> NDArray[Any]:
     return np.frombuffer(values.buffers()[1], dtype=width)[values.offset : values.offset + len(values) + 1]
 
 
-def _piece_decoder(format: ValueFormat, fields: Sequence[Field], names: Sequence[str]) -> PieceDecoder:
+def _piece_decoder(
+    format: ValueFormat, fields: Sequence[Field], names: Sequence[str], drift: ValueDrift | None
+) -> PieceDecoder:
     if format.name == "json":
         nested = JsonDecoder(fields, format.nested, unit="value")
         decoder = DebeziumDecoder(fields, unit="value") if format.envelope else nested
@@ -197,7 +220,7 @@ def _piece_decoder(format: ValueFormat, fields: Sequence[Field], names: Sequence
         wanted = fields if fields != (_NOTHING,) else [Field(columns[0], Type.STRING)]
         return _RecordsOfValues(_CsvValues(columns, wanted, format.delimiter), blank=(_NEWLINE, _RETURN), json=False)
     if format.name == "avro":
-        return AvroValues(format.avro_schema, format.registry, fields, format.envelope)
+        return AvroValues(format.avro_schema, format.registry, fields, format.envelope, drift)
     return _WholeValues(format.name, fields)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tests.services.kafka.writing import transaction, value, write
 
 import headrace as hr
 from headrace.adapters.kafka import KafkaSource, discovery
-from headrace.errors import SourceError, Unavailable
+from headrace.errors import SchemaDrift, SourceError, Unavailable
 from headrace.history.stored import range_rows, stored_ranges
 from headrace.io.adapter import Offsets, patiently
 from headrace.io.values import ValueFormat
@@ -337,3 +338,49 @@ def test_a_broker_that_is_killed_while_a_range_is_read(broker: Broker, topic: To
     found = patiently(lambda: numbers(adapter, f"{name}/0", 500, 2000), "test")
     assert found == [*range(500, 2000)]
     assert patiently(lambda: adapter.offsets({f"{name}/0": 2000}), "test") == {f"{name}/0": Offsets(0, 2000)}
+
+
+DRIFTING = [{"n": i, "x": i / 2} | ({"more": 1} if i % 5 == 4 else {}) for i in range(20)]
+DRIFTING += [{"n": 20, "y": 1.0}, {"x": 3.0}, {"z": 1}]
+
+
+@pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are diverted here on purpose
+@pytest.mark.parametrize("size", [None, 1, 7])
+def test_messages_with_other_columns(broker: Broker, topic: Topic, size: int | None, tmp_path: Path) -> None:
+    """Each message is judged for itself, in a run, a history and a query, however it is read."""
+    name = topic(1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for row in DRIFTING:
+        producer.produce(name, json.dumps(row), partition=0)
+    assert producer.flush(30) == 0
+
+    def stream(**options: Any) -> hr.Stream:
+        place = {"bootstrap": broker.bootstrap, "lifetime": hr.point("_offset"), "bad_rows": "divert"}
+        return hr.read_kafka(name, "n LONG, x DOUBLE", **place, **options)
+
+    def counts(of: dict[str, dict[str, int]]) -> list[int]:
+        ((_, found),) = of.items()
+        return [found[counter] for counter in ("drifted_rows", "missing_columns", "new_columns", "diverted")]
+
+    widened = stream(on_drift="widen")
+    run = widened.run(rows_per_batch=size)
+    assert [(row["n"], row["x"]) for row in run.cht().to_pylist()][-3:] == [(19, 9.5), (20, None), (None, 3.0)]
+    assert counts(run.counts) == [7, 4, 6, 1]
+    assert hr.same_history(widened.history("duckdb").cht(), run.cht())
+    diverted = stream(on_drift="divert", sparse=["n"]).run(rows_per_batch=size)
+    assert counts(diverted.counts) == [6, 2, 6, 6]
+    assert diverted.cht().num_rows == 17
+    with pytest.raises(SchemaDrift, match=f"the columns of '{name}/0, offset 4' differ .* column 'more' is new"):
+        stream(on_drift="raise").run(rows_per_batch=size)
+    query = widened.start(
+        hr.files(str(tmp_path / "out")), host="local", checkpoint=str(tmp_path / "state"), rows_per_batch=size
+    )
+    query.process_all_available()
+    query.stop()
+    assert counts(query.counts) == [7, 4, 6, 1]
+    again = stream(on_drift="divert").start(  # the policy is no part of the query
+        hr.files(str(tmp_path / "out")), host="local", checkpoint=str(tmp_path / "state")
+    )
+    again.process_all_available()
+    again.stop()
+    assert counts(again.counts) == [7, 4, 6, 1]

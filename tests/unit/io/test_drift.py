@@ -148,7 +148,7 @@ def test_each_kind_is_logged_once_for_a_source(tmp_path: Path, caplog: pytest.Lo
         counts = counters(read(place, "csv", on_drift="widen").run())
     assert len(caplog.records) == 2
     assert counts == {
-        "drifted_files": 3, "new_columns": 2, "missing_columns": 1, "changed_types": 0, "diverted": 0
+        "drifted_files": 3, "drifted_rows": 0, "new_columns": 2, "missing_columns": 1, "changed_types": 0, "diverted": 0
     }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def test_arrow_files_are_judged_as_parquet_files(tmp_path: Path, case: Case):
 
 
 def test_unknown_and_contrary_policies_are_errors(tmp_path: Path):
-    with pytest.raises(PlanError, match="unknown policy for files with other columns") as caught:
+    with pytest.raises(PlanError, match="unknown policy for other columns") as caught:
         read(str(tmp_path), "csv", on_drift="wide")
     assert caught.value.instead == "on_drift='widen'"
     with pytest.raises(PlanError, match="rows cannot be diverted where bad rows are errors"):

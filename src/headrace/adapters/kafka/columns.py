@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,11 @@ from numpy.typing import NDArray
 
 from headrace.errors import UnknownColumn
 from headrace.io.decoded import REFUSED, DecodedBlock
+from headrace.io.drift import DriftRules
+from headrace.io.envelope import OP, TS
+from headrace.io.value_drift import ValueDrift
 from headrace.io.values import ValueDecoder, ValueFormat
-from headrace.schema import Field, Schema, Type
+from headrace.schema import RESERVED, Field, Schema, Type
 
 __all__ = ["METADATA", "TOMBSTONE", "RecordColumns", "RecordDecoder"]
 
@@ -83,6 +86,7 @@ class RecordDecoder:
         key: tuple[ValueFormat, Schema] | None = None,
         *,
         tombstones: bool = False,
+        drift: DriftRules | None = None,
     ) -> None:
         self._names = tuple(names)
         self._tombstones, self._envelope = tombstones, bool(value[0].envelope)
@@ -96,7 +100,10 @@ class RecordDecoder:
                 raise UnknownColumn.of(name, (*value[1].names, *key_names, *own), "the records of a topic")
         self._metadata = tuple(rest)
         # All columns of a CSV value have to be named, also if few are read.
-        self._values = ValueDecoder(value[0], self._of_value, names=value[1].names)
+        beside = (OP, TS) if self._envelope else RESERVED if value[0].nested else ()
+        judged = tuple(field for field in self._of_value if field.name not in beside)
+        of_values = ValueDrift(drift, judged, tuple(key_names)) if drift is not None else None
+        self._values = ValueDecoder(value[0], self._of_value, names=value[1].names, drift=of_values)
         self._keys = ValueDecoder(key[0], self._of_key, names=key[1].names) if key and self._of_key else None
 
     @property
@@ -110,7 +117,8 @@ class RecordDecoder:
     def decode(self, records: RecordColumns) -> DecodedBlock:
         """The block of some records; `rows` and `lines` are offsets."""
         missing = records.values.null_count > 0
-        block = self._values.decode(records.values, records.offsets)
+        place = f"{records.topic}/{records.partition}, offset"
+        block = self._values.decode(records.values, records.offsets, place)
         refused = [block.refused]
         places = None if len(block.rows) == len(records.offsets) else np.searchsorted(records.offsets, block.rows)
         if missing:
@@ -122,7 +130,7 @@ class RecordDecoder:
         columns = {f.name: _spread(block.table[f.name], block.rows, records, places) for f in self._of_value}
         if self._keys is not None:
             places = self._add_keys(self._keys, records, columns, places, refused)
-        return self._block(records, columns, places, refused)
+        return replace(self._block(records, columns, places, refused), drift=block.drift)
 
     def _add_keys(
         self, decoder: ValueDecoder, records: RecordColumns, columns: dict[str, Any], places: Ints | None,

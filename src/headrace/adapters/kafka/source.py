@@ -26,6 +26,7 @@ from headrace.adapters.kafka.options import (
 from headrace.errors import PlanError, SourceError
 from headrace.io.adapter import Offsets, SourceAdapter
 from headrace.io.decoded import DecodedBlock, refused_table
+from headrace.io.drift import DriftRules, checked_drift
 from headrace.io.envelope import OP, TS
 from headrace.io.values import ValueFormat
 from headrace.schema import Field, Schema, Type
@@ -56,6 +57,9 @@ class KafkaSource(SourceAdapter):
     are those of the value, decoded by `format`; `key_columns` those of the key, decoded by `key_format`. The record's
     own columns are in `columns.py`.
 
+    `on_drift` judges the columns of each message (`io/value_drift.py`); `sparse` names those that it may lack, and `*`
+    is all of them.
+
     `start` is where partitions begin that were never read: `"earliest"`, `"latest"`, a time with a time zone, or
     offsets by partition (`{"trades/0": 500}`; others begin at the earliest). Partitions that appear while a query runs
     should begin at their first offset under `"latest"` too; the driver decides that.
@@ -77,13 +81,16 @@ class KafkaSource(SourceAdapter):
     group_id: str | None = None
     isolation: Isolation = "read_committed"
     on_gap: Literal["raise", "continue"] = "raise"
+    on_drift: Literal["", "raise", "divert", "widen"] = ""
+    sparse: tuple[str, ...] = ()
     options: Any = field(default=())
 
     def __post_init__(self) -> None:
         given: Any = self.topics
         topics = (given,) if isinstance(given, str) else tuple(given)
         changed = {
-            "topics": topics, "columns": Schema.of(self.columns), "key_columns": Schema.of(self.key_columns),
+            "topics": topics, "on_drift": checked_drift(self.on_drift or None), "sparse": _names(self.sparse),
+            "columns": Schema.of(self.columns), "key_columns": Schema.of(self.key_columns),
             "options": pairs(self.options), "start": _start(self.start),
         }  # fmt: skip
         for name, value in changed.items():
@@ -111,10 +118,28 @@ class KafkaSource(SourceAdapter):
                 given=f"key_columns={self.key_columns}, key_format={self.key_format}",
                 instead="key_columns='id LONG', key_format=ValueFormat('json')",
             )
+        self._check_drift()
         reserved(self.options, _FIXED)
         for column in (*self.columns, *self.key_columns):
             if column.name in METADATA or column.name == TOMBSTONE.name:
                 raise PlanError(f"{column.name} is a column of every record", given=str(self.columns))
+
+    def _check_drift(self) -> None:
+        if self.on_drift and self.format.name not in ("json", "avro"):
+            raise PlanError(
+                f"{self.format.name} messages have no names of columns to judge",
+                given=f"on_drift={self.on_drift!r}, format {self.format.name}",
+                allowed="on_drift with the formats json and avro",
+            )
+        if self.sparse and not self.on_drift:
+            raise PlanError(
+                "sparse names columns that messages may lack under on_drift; without it they may lack any",
+                given=f"sparse={list(self.sparse)!r}",
+                instead="on_drift='widen', 'divert' or 'raise'",
+            )
+        for name in self.sparse:
+            if name != "*":
+                self.columns[name]  # an error that names the columns, if there is none of this name
 
     def _check_start(self) -> None:
         offsets = self.start if isinstance(self.start, tuple) and self.pattern is None else ()
@@ -264,7 +289,15 @@ def _decoder(source: KafkaSource, columns: tuple[str, ...]) -> RecordDecoder:
     # same script, or a history, would see other rows.
     own = (*source.columns.names, *source.key_columns.names)
     names = [*columns, *(name for name in own if name not in columns)]
-    return RecordDecoder(names, (source.format, source.columns), key, tombstones=source.tombstones)
+    rules = DriftRules(source.on_drift, optional=source.sparse, source=str(source)) if source.on_drift else None
+    return RecordDecoder(names, (source.format, source.columns), key, tombstones=source.tombstones, drift=rules)
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """Names of columns; True is all of them."""
+    if isinstance(given, bool):
+        return ("*",) if given else ()
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _start(given: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace.adapters.kafka import KafkaSource
-from headrace.errors import PlanError
+from headrace.errors import HeadraceError, PlanError
 from headrace.io.adapter import Offsets
 from headrace.io.values import ValueFormat
 from headrace.schema import Schema
@@ -82,3 +83,28 @@ def test_where_it_begins_without_asking() -> None:
     assert source(start="latest").begin("trades/0", available) == 20
     assert source(start={"trades/0": 15}).begin("trades/0", available) == 15
     assert source(start={"trades/0": 15}).begin("trades/1", available) == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_drift": "wide"}, "unknown policy for other columns"),
+        ({"on_drift": "widen", "format": ValueFormat("csv")}, "csv messages have no names of columns to judge"),
+        ({"sparse": ["n"]}, "sparse names columns that messages may lack under on_drift"),
+        ({"on_drift": "widen", "sparse": ["m"]}, "'m'"),
+    ],
+)
+def test_drift_options_that_do_nothing_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadraceError, match=message):
+        KafkaSource("localhost:9092", ("t",), "n LONG", **options)
+
+
+def test_drift_is_no_part_of_the_query() -> None:
+    plain = KafkaSource("localhost:9092", ("t",), "n LONG")
+    judged = KafkaSource.from_options(
+        {"bootstrap": "localhost:9092", "topics": "t", "columns": "n LONG", "on_drift": "divert", "sparse": "n"}
+    )
+    assert (judged.on_drift, judged.sparse) == ("divert", ("n",))
+    assert str(judged) == str(plain)
+    with pytest.raises(PlanError, match="an adapter has its own"):
+        hr.read_changes(plain, "n LONG", key="n", encoding="upsert", on_drift="widen", at="n")
