@@ -394,7 +394,18 @@ class AvroValues:
         counts = {name: count * len(places) for name, count in verdict.counts.items()}
         if verdict.refused:
             return replace(_refused(self._fields, places, verdict.refused), drift=counts)
-        return replace(self._read(reader, data, starts, ends, places), drift=counts)
+        table, faults = reader.table(data, starts, ends)
+        kept = places
+        if faults:
+            good = np.ones(len(places), np.bool_)
+            good[list(faults)] = False
+            table, kept = table.filter(pa.array(good)), places[good]
+        block = replace(finish(table, kept, self._fields, lambda rows: [""] * len(rows)), drift=counts)
+        if not faults:
+            return block
+        refusals: list[Refusal] = [(int(places[row]), fault, "") for row, fault in faults.items()]
+        refused = pa.concat_tables([block.refused, refused_table(refusals)]).sort_by("row")
+        return replace(block, refused=refused)
 
     def _verdict(self, reader: SchemaReader, number: int) -> DriftVerdict:
         """The verdict on the values of a schema."""
@@ -404,27 +415,6 @@ class AvroValues:
             where = "the Avro schema" if number < 0 else f"schema {number} of the registry"
             self._verdicts[number] = self._drift.verdict(where, reader.found())
         return self._verdicts[number]
-
-    def _read(
-        self,
-        reader: SchemaReader,
-        data: NDArray[np.uint8],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        places: NDArray[np.int64],
-    ) -> DecodedBlock:
-        table, faults = reader.table(data, starts, ends)
-        kept = places
-        if faults:
-            good = np.ones(len(places), np.bool_)
-            good[list(faults)] = False
-            table, kept = table.filter(pa.array(good)), places[good]
-        block = finish(table, kept, self._fields, lambda rows: [""] * len(rows))
-        if not faults:
-            return block
-        refusals: list[Refusal] = [(int(places[row]), fault, "") for row, fault in faults.items()]
-        refused = pa.concat_tables([block.refused, refused_table(refusals)]).sort_by("row")
-        return replace(block, refused=refused)
 
 
 def _refused(fields: Sequence[Field], places: NDArray[np.int64], fault: str) -> DecodedBlock:

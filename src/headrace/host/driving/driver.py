@@ -85,8 +85,7 @@ class Driver:
     looked: bool = False
     #: Whether the input ends when all existing files have been read.
     ending: bool = False
-    #: A batch is committed after so many trips or seconds at the latest; when the query is being stopped, after the
-    #: running trip.
+    #: A batch is committed after so many trips or seconds at the latest, or after the running trip when stopping.
     max_trips: int | None = None
     trip_seconds: float = TRIP_SECONDS
     stopping: bool = False
