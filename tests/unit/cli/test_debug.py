@@ -98,6 +98,9 @@ def test_questions():
     forward = debug("run", "forward x = 4")
     assert [row[0] for row in cells(forward[2:])] == ["1", "2", "3", "4", "5"]
     assert debug("whynot k = 'z'")[0].startswith("not there: #5")
+    back = debug("run", "retracted n = 1 AND s = 2", "cti", "cti 1 0")
+    assert back[1] == "#5 [0, 10): k = a, n = 1, s = 2, batch 2"
+    assert [line for line in back if line.startswith("after batch")] == ["after batch 3:", "after batch 0:"]
 
 
 def test_calls_with_python_debugger():
