@@ -66,6 +66,16 @@ def command(
     why_cti: Annotated[
         bool, typer.Option("--why-cti", help="Print why the CTI of the answer, or of --operator, is where it is.")
     ] = False,
+    why_retracted: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="Print why the event with this condition was taken back.")
+    ] = None,
+    forward: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Print what became of the input event with this condition: of --operator, by default 1.",
+        ),
+    ] = None,
     compare: Annotated[
         str | None, typer.Option(metavar="FILE[:NAME]", help="Compare with another query over the same input.")
     ] = None,
@@ -79,28 +89,29 @@ def command(
     query ran are run again. With --server, FILE[:NAME] is the name of a query there, which is computed again over what
     its streams have now, or its --batches as they ran. Without other options, print its operators with their numbers.
     """
+    questions: dict[str, str | None] = {
+        "--why": why, "--why-not": why_not, "--why-cti": "" if why_cti else None, "--why-retracted": why_retracted,
+        "--forward": forward, "--compare": compare,
+    }  # fmt: skip
+    asked = next((name for name, value in questions.items() if value is not None), None)
     if server is not None:
-        only_here = {"--why": why, "--why-not": why_not, "--at": at, "--why-cti": why_cti, "--compare": compare}
-        only_here |= {"--checkpoint": checkpoint}
-        for option in (name for name, value in only_here.items() if value):
-            raise PlanError("this option is not for queries of a server", given=option, instead="its dashboard")
+        for option, value in (questions | {"--at": at, "--checkpoint": checkpoint}).items():
+            if value is not None:
+                raise PlanError("this option is not for queries of a server", given=option, instead="its dashboard")
         _on_server(server, token, target, batches, batch_rows, operator=operator, rows=rows, save=save)
         return
-    _check_questions({"--why": why, "--why-not": why_not, "--why-cti": why_cti or None, "--compare": compare}, at)
+    _check_questions(questions, at)
+    others = {"--operator": operator, "--batches": None if checkpoint is not None else batches}
+    _check_options(asked, others, replayed=checkpoint is not None and batch_rows is not None)
     name, stream = find_stream(target, absolute=checkpoint is not None)
     chosen = None if batches is None else _batches(batches)
     last = None if chosen is None else chosen[-1]
     trace = stream.trace(batch_rows=batch_rows) if checkpoint is None else _of_checkpoint(checkpoint, stream, chosen)
     if save is not None:
         _save({table: getattr(trace, table) for table in _TABLES}, save)
-    if why is not None:
-        typer.echo(trace.why(_condition(trace, operator, why), operator=operator, batch=last, at=at))
-    elif why_not is not None:
-        typer.echo(trace.why_not(_condition(trace, operator, why_not), operator=operator, batch=last, at=at))
-    elif compare is not None:
-        typer.echo(trace.compare(find_stream(compare)[1].trace(batch_rows=batch_rows)))
-    elif why_cti:
-        typer.echo(trace.why_cti(operator, last))
+    if asked is not None:
+        text = questions[asked] or ""
+        _answer(trace, asked, text, operator=operator, batch=last, at=at, rows=rows, batch_rows=batch_rows)
     elif operator is not None or (chosen is not None and checkpoint is None):
         trace.show(operator, batches=chosen, n=rows)
     else:
@@ -134,18 +145,35 @@ def _save(tables: Mapping[str, pa.Table], folder: Path) -> None:
     # Imported here, since `headrace --help` does not need it.
     import pyarrow.parquet as pq
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items():
-        pq.write_table(table, folder / f"{name}.parquet")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, table in tables.items():
+            pq.write_table(table, folder / f"{name}.parquet")
+    except OSError as error:
+        raise PlanError(
+            f"the tables cannot be written: {error.strerror or error}",
+            given=f"--save {folder}",
+            allowed="a folder, or the name of a new one",
+        ) from error
 
 
-def _check_questions(questions: Mapping[str, str | bool | None], at: str | None) -> None:
+def _check_questions(questions: Mapping[str, str | None], at: str | None) -> None:
     """Raise if there are several questions, or a time without one that it belongs to."""
     asked = [name for name, value in questions.items() if value is not None]
     if len(asked) > 1:
         raise PlanError("a trace answers one question at a time", given=", ".join(asked), instead=asked[0])
     if at is not None and asked not in (["--why"], ["--why-not"]):
         raise PlanError("a time belongs to a question about an answer", given=f"--at {at}", instead="--why, --why-not")
+
+
+def _check_options(asked: str | None, options: Mapping[str, int | str | None], *, replayed: bool) -> None:
+    """Raise for options that would change nothing; `replayed` batches have the rows with which they ran."""
+    if replayed and asked != "--compare":
+        raise PlanError("the batches of a checkpoint are those that ran", given="--checkpoint with --batch-rows")
+    whole = {"--compare": ("--operator", "--batches"), "--why-retracted": ("--batches",), "--forward": ("--batches",)}
+    for option in whole.get(asked or "", ()):
+        if options[option] is not None:
+            raise PlanError(f"{asked} is about the whole run", given=f"{asked} with {option}", instead=asked or "")
 
 
 def _condition(trace: TracedRun, operator: int | None, text: str) -> Expr:
@@ -157,6 +185,29 @@ def _condition(trace: TracedRun, operator: int | None, text: str) -> Expr:
     return condition_of(Stream(asked.node), text)
 
 
+def _answer(
+    trace: TracedRun, asked: str, text: str, *, operator: int | None, batch: int | None, at: str | None, rows: int,
+    batch_rows: int | None,
+) -> None:  # fmt: skip
+    """Print the answer to a question."""
+    # Imported here, since `headrace --help` does not need it.
+    from headrace.io.console import show_table
+
+    if asked == "--why":
+        typer.echo(trace.why(_condition(trace, operator, text), operator=operator, batch=batch, at=at))
+    elif asked == "--why-not":
+        typer.echo(trace.why_not(_condition(trace, operator, text), operator=operator, batch=batch, at=at))
+    elif asked == "--why-retracted":
+        typer.echo(trace.why_retracted(_condition(trace, operator, text), operator=operator))
+    elif asked == "--why-cti":
+        typer.echo(trace.why_cti(operator, batch))
+    elif asked == "--forward":
+        number = 1 if operator is None else operator
+        show_table(trace.forward(_condition(trace, number, text), operator=number), rows)
+    else:
+        typer.echo(trace.compare(find_stream(text)[1].trace(batch_rows=batch_rows)))
+
+
 def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> TracedRun:
     # Imported here, since `headrace --help` does not need it.
     from headrace.api.tracing import trace_checkpoint
@@ -165,7 +216,7 @@ def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> Tr
 
 
 def _batches(text: str) -> range:
-    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
+    found = re.fullmatch(r"(\d{1,18})(?:\.\.(\d{1,18}))?", text)
     if found is None:
         raise PlanError("these are not numbers of batches", given=text, allowed="N, or N..M", instead="--batches 2..4")
     first, last = int(found[1]), int(found[2] or found[1])

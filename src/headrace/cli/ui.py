@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import signal
 import threading
+import traceback
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,7 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.errors import PlanError
+
 if TYPE_CHECKING:
+    from headrace.api.stream import Stream
     from headrace.server.http.ui_app import UiTarget
     from headrace.tracing.debugging import DebugSession
     from headrace.tracing.traced import TracedRun
@@ -58,6 +63,7 @@ def command(
         raise typer.Exit(1) from error
     token = secrets.token_urlsafe(24)
     shown = _target(target, batch_rows, query)
+    logging.getLogger("headrace.ui").addHandler(logging.StreamHandler())  # what the page does not say
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -89,12 +95,35 @@ def _target(target: str, batch_rows: int | None, query: str | None) -> UiTarget:
     if re.search(r"\.(py|sql)(:|$)", target):
         from headrace.cli.loading import find_stream
 
+        if query is not None:
+            raise PlanError("--query belongs to a checkpoint", given=target, instead=f"headrace ui {query}")
         name, _ = find_stream(target)  # a mistake in the file is said before anything listens
         return _File(target, name, batch_rows)
     from headrace.host.saved.query import SavedQuery
 
+    if batch_rows is not None:
+        raise PlanError("the batches of a checkpoint are those that ran", given=f"--batch-rows {batch_rows}")
     SavedQuery(target).show()
     return _Checkpoint(target, query)
+
+
+def _stream_of(target: str) -> Stream:
+    """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page."""
+    from headrace.cli.loading import find_stream
+    from headrace.errors import HeadraceError, SourceError
+
+    try:
+        return find_stream(target)[1]
+    except HeadraceError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's own file may raise anything
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = "" if isinstance(error, SyntaxError) else f" (line {last.lineno} of {Path(last.filename).name})"
+        raise SourceError(
+            f"this file cannot be run: {type(error).__name__}: {error}{place}",
+            given=target,
+            instead="mend the file, and trace again",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -111,14 +140,10 @@ class _File:
         }
 
     def trace(self, batch_rows: int | None) -> TracedRun:
-        from headrace.cli.loading import find_stream
-
-        return find_stream(self.target)[1].trace(batch_rows=batch_rows, state=True)
+        return _stream_of(self.target).trace(batch_rows=batch_rows, state=True)
 
     def debug(self, batch_rows: int | None) -> DebugSession:
-        from headrace.cli.loading import find_stream
-
-        return find_stream(self.target)[1].debug(batch_rows=batch_rows)
+        return _stream_of(self.target).debug(batch_rows=batch_rows)
 
     def data(self) -> dict[str, Any]:
         return {}
@@ -139,7 +164,6 @@ class _Checkpoint:
 
     def trace(self, batch_rows: int | None) -> TracedRun:
         from headrace.api.tracing import trace_checkpoint
-        from headrace.cli.loading import find_stream
         from headrace.errors import TraceError
 
         del batch_rows  # batches are as they ran
@@ -149,7 +173,7 @@ class _Checkpoint:
                 given=self.path,
                 instead="headrace ui CHECKPOINT --query FILE:NAME",
             )
-        return trace_checkpoint(self.path, find_stream(self.query)[1], state=True)
+        return trace_checkpoint(self.path, _stream_of(self.query), state=True)
 
     def debug(self, batch_rows: int | None) -> DebugSession:
         from headrace.errors import TraceError

@@ -112,6 +112,6 @@ def _condition(operator: TracedOperator, text: str) -> Expr:
     kind = operator.node.schema[name].type.arrow
     try:
         wanted = pa.scalar(value, pa.string()).cast(kind).as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeEncodeError) as error:
         raise TraceError(f"this is no value of {name}", given=clipped(value, 100), allowed=str(kind)) from error
     return _SIGNS[parts[2]](col(name), lit(wanted))

@@ -377,7 +377,7 @@ def _typed_values(operator: TracedOperator, values: str) -> dict[str, Any]:
             found[name] = (
                 pa.scalar(str(text), pa.string()).cast(types[name]).as_py() if name in types else _time_of(text)
             )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeEncodeError) as error:
             raise TraceError(f"this is no value of {name}", given=text, allowed=str(types[name])) from error
     return found
 

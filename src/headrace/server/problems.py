@@ -7,6 +7,7 @@ with the place (`at`, two offsets).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from headrace.errors import HeadraceError, ServerError, SqlError
@@ -17,16 +18,22 @@ __all__ = ["error_from_json", "error_to_json"]
 def error_to_json(error: HeadraceError) -> dict[str, Any]:
     """An error as JSON values."""
     given = error.given
+    plain = given is None or isinstance(given, int) or (isinstance(given, float) and isfinite(given))
     found: dict[str, Any] = {
         "code": error.code,
-        "message": error.message,
-        "given": given if given is None or isinstance(given, str | int | float | bool) else str(given),
-        "allowed": error.allowed,
-        "instead": error.instead,
+        "message": _sendable(error.message),
+        "given": given if plain else _sendable(str(given)),
+        "allowed": _sendable(error.allowed),
+        "instead": _sendable(error.instead),
     }
     if isinstance(error, SqlError) and error.text:
         found |= {"line": error.line, "column": error.column, "at": list(error.at)}
     return found
+
+
+def _sendable(text: str) -> str:
+    """A text without half characters (lone surrogates), which JSON can name and UTF-8 cannot write."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def error_from_json(found: Mapping[str, Any], text: str = "") -> HeadraceError:

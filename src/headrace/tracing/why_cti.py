@@ -215,7 +215,7 @@ class _CtiSearch:
         channel = self._slowest_channel(source)
         if channel is not None:
             step.reason = f"the channel {channel} is the farthest behind{self._silence(source)}"
-        elif isinstance(policy, Advance) and policy.cti(min(now.keys, key=_time, default=("", 0))[1]) == step.cti:
+        elif isinstance(policy, Advance) and now.keys and policy.cti(min(map(_time, now.keys))) == step.cti:
             key, behind = min(now.keys, key=_time)
             step.reason = f"{policy.per} = {key} is the farthest behind, at {format_ticks(behind, dates=dates)}"
             self._follow(step, behind)

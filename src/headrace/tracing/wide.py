@@ -30,9 +30,12 @@ def wide(tables: Sequence[pa.Table]) -> pa.Table:
     known: dict[str, pa.DataType] = {}
     renamed = []
     for table in tables:
-        names = []
+        names: list[str] = []
         for column in table.schema:
-            kept = known.setdefault(column.name, column.type)
-            names.append(column.name if kept == column.type else f"{column.name} {column.type}")
+            name, others = column.name, {*table.column_names} - {column.name}
+            while known.get(name, column.type) != column.type or name in others or name in names:
+                name += f" {column.type}"
+            known[name] = column.type
+            names.append(name)
         renamed.append(table.rename_columns(names))
     return pa.concat_tables(renamed, promote_options="default")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import app
 from headrace.cli.debug.texts import HELP
-from headrace.cli.debug.words import edit_of, values_of
+from headrace.cli.debug.words import edit_of, split_at, split_when, values_of
 from headrace.errors import PlanError
 
 QUERY = """\
@@ -98,6 +98,9 @@ def test_questions():
     forward = debug("run", "forward x = 4")
     assert [row[0] for row in cells(forward[2:])] == ["1", "2", "3", "4", "5"]
     assert debug("whynot k = 'z'")[0].startswith("not there: #5")
+    back = debug("run", "retracted n = 1 AND s = 2", "cti", "cti 1 0")
+    assert back[1] == "#5 [0, 10): k = a, n = 1, s = 2, batch 2"
+    assert [line for line in back if line.startswith("after batch")] == ["after batch 3:", "after batch 0:"]
 
 
 def test_calls_with_python_debugger():
@@ -164,12 +167,35 @@ def test_words():
             values_of(wrong)
 
 
+def test_words_of_commands_within_texts_belong_to_the_texts():
+    assert split_at("k = 'look at me'") == ("k = 'look at me'", None)
+    assert split_at("k = 'a at b' at 15") == ("k = 'a at b'", "15")
+    assert split_at("\"k at 1\" = 'it''s at 2'") == ("\"k at 1\" = 'it''s at 2'", None)
+    assert split_when("3 WHEN k = 'when x'") == ("3", "k = 'when x'")
+    assert edit_of("1 remove k = 'x with y'") == (1, {"remove": "k = 'x with y'"})
+    assert edit_of("1 remove k = 'from batch 3'") == (1, {"remove": "k = 'from batch 3'"})
+    replaced = {"replace": ("k = 'x with y'", {"k": "z with w"}), "batch": 2}
+    assert edit_of("1 replace k = 'x with y' with k='z with w' from batch 2") == (1, replaced)
+    assert edit_of("1 add k='a from batch 3', x=1") == (1, {"add": [{"k": "a from batch 3", "x": 1}]})
+    assert "not there: #4 Where x > 1: k = b at b" in debug("run", "whynot 4 k = 'b at b'")[1]
+
+
 def test_a_question_about_a_time():
     assert debug("run", "why k = 'a' at 15")[1].startswith("#5 [10, 20): k = a, n = 1")
     assert "lasts at 15" in debug("run", "whynot k = 'b' at 15")[1]
 
 
-@pytest.mark.parametrize("line", ["state 3 x", "break cti 3 - 5", "break cti 3 ²", "edit 1 add x={[1]: 2}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "state 3 x",
+        "break cti 3 - 5",
+        "break cti 3 ²",
+        "edit 1 add x={[1]: 2}",
+        pytest.param(f"break {'9' * 5000}", id="many digits"),
+        pytest.param(f"edit {'9' * 5000} remove x = 1", id="many digits of an input"),
+    ],
+)
 def test_what_cannot_be_read_is_an_error_of_the_command_only(line: str):
     lines = debug(line, "run", status=1)
     assert lines[0].startswith("[")

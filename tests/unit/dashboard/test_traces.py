@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from headrace.dashboard.open_traces import PARTS, OpenTraces, trace_part
 from headrace.dashboard.traces import TraceData
 from headrace.errors import HeadraceError, TraceError
 from headrace.plan.nodes import Source
+from headrace.testing.intents.samples import Merged
 from headrace.tracing.record import TraceRecord
 from headrace.tracing.traced import TracedRun
 
@@ -164,6 +166,15 @@ def test_parts_by_name(data: TraceData):
     for part in set(PARTS) - {"forward", "lines", "why_retracted", "why_not"}:
         json.dumps(trace_part(data, part, place), allow_nan=False)
     assert trace_part(data, "why", place) == data.why(3, 3, 1)
+
+
+def test_the_state_of_a_module_is_shown_as_bytes():
+    events = hr.events("le | re | i | x\n1 | 5 | 1 | 2.0\n2 | 6 | 2 | 3.0").window(hr.hopping(4, every=2))
+    data = TraceData("merged", events.aggregate(x=Merged().of("i", "x")).trace(state=True))
+    (table,) = [one for one in data.state(operator=3, batch=0)["tables"] if one["name"] == "states"]
+    states = {value for row in table["rows"] for value in row.values() if isinstance(value, str)}
+    assert states
+    assert all(re.fullmatch(r"\d+ bytes: 80[0-9a-f]{62}…", state) for state in states)
 
 
 def test_where_breakpoints_would_have_stopped_the_run(data: TraceData):

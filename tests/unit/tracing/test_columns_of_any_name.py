@@ -51,6 +51,16 @@ def test_inputs_with_a_column_of_one_name_in_two_types():
     assert joined.why_not(v=1, w="two").inputs.num_rows == 2
 
 
+def test_a_column_that_is_called_as_another_one_with_its_type():
+    words = hr.events([{"le": 1, "re": 9, "k": "x", "v": "one", "v int64": "odd"}])
+    numbers = hr.events([{"le": 1, "re": 9, "k": "x", "v": 1, "v int64": 2}])
+    trace = words.join(numbers.select("k", w="v", u="v int64"), on="k").trace()
+    (other,) = [row for row in trace.why(w=1).inputs.to_pylist() if row["v"] is None]
+    assert (other["v int64 int64"], other["v int64 int64 int64"], other["v int64"]) == (1, 2, None)
+    assert trace.forward(v="one")["w"].to_pylist().count(1) == 1
+    assert trace.changes.num_rows == trace.operators.to_pandas()["changes"].sum()
+
+
 def test_questions_of_a_page():
     data = TraceData("large", LARGE.trace(batch_rows=1))
     answer = data.why(operator=3, batch=1, row=0)

@@ -170,3 +170,36 @@ def test_the_command_refuses_what_it_would_not_answer(tmp_path: Path, monkeypatc
     alone = printed(tmp_path, monkeypatch, "--at", "2024-05-01T12:00:35")
     assert alone[0]
     assert "a time belongs to a question" in alone[1]
+
+
+def test_the_command_says_why_an_event_was_taken_back_and_what_became_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    status, text = printed(tmp_path, monkeypatch, "--why-retracted", "n = 1", "--operator", "2")
+    assert not status, text
+    assert text.startswith("#2 [2024-05-01T12:00:00, 2024-05-01T12:00:10): symbol = A, n = 1, batch 2")
+    assert "added: #1" in text
+    status, text = printed(tmp_path, monkeypatch, "--forward", "price = 54")
+    assert not status, text
+    assert [line.split(" | ")[0].strip() for line in text.splitlines()] == ["operator", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--compare", "query.py:counts", "--operator", "1"], "is about the whole run"),
+        (["--forward", "price = 54", "--batches", "1"], "is about the whole run"),
+        (["--why-retracted", "n = 1", "--batches", "1"], "is about the whole run"),
+        (["--checkpoint", "state"], "the batches of a checkpoint are those that ran"),
+        (["--forward", "price = 54", "--why", "n = 1"], "one question at a time"),
+        (["--save", "query.py"], "the tables cannot be written: File exists"),
+        (["--batches", "9" * 5000], "not numbers of batches"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_options_that_would_change_nothing_or_cannot_be_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str
+):
+    status, text = printed(tmp_path, monkeypatch, *options)
+    assert status
+    assert says in text

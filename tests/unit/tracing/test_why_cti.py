@@ -56,6 +56,11 @@ def test_sources_that_follow_their_events():
     assert reasons(by_key.trace(batch_rows=1).why_cti())[0][1] == 'k = "a" is the farthest behind, at 20'
 
 
+def test_a_source_without_keys_whose_latest_event_is_at_zero():
+    stream = hr.from_arrow(pa.table({"t": [0]}), lifetime=hr.point("t"), progress=hr.advance(delay=5))
+    assert reasons(stream.trace(batch_rows=1).why_cti()) == [(1, "the latest event is at 0, less the delay 5 ticks")]
+
+
 def test_no_promise_and_the_end():
     trace = EVENTS.where(col("k") == "a").trace(batch_rows=1)
     assert reasons(trace.why_cti(batch=0)) == [(1, "no promise was made")]

@@ -183,6 +183,16 @@ class Terminal(cmd.Cmd):
         number, condition = self._condition(text)
         typer.echo(self.session.trace.why_not(condition, operator=number, at=at))
 
+    def do_retracted(self, text: str) -> None:
+        """Why an event was taken back."""
+        number, condition = self._condition(text)
+        typer.echo(self.session.trace.why_retracted(condition, operator=number))
+
+    def do_cti(self, text: str) -> None:
+        """Why a CTI is where it is."""
+        number, rest = after_number(text)
+        typer.echo(self.session.trace.why_cti(number, number_of(rest, "batch") if rest else None))
+
     def do_forward(self, text: str) -> None:
         """What became of an input event."""
         number = after_number(text)[0] or 1

@@ -29,6 +29,8 @@ HELP: dict[str, tuple[tuple[str, str], ...]] = {
     "state": (("state 3 [BATCH]", "what an operator remembers"),),
     "why": (("why [3] CONDITION [at TIME]", "why the one event with this condition is there"),),
     "whynot": (("whynot [3] CONDITION [at TIME]", "why no event has this condition"),),
+    "retracted": (("retracted [3] CONDITION", "why the one event with this condition was taken back"),),
+    "cti": (("cti [3] [BATCH]", "why the CTI of an operator is where it is"),),
     "forward": (("forward [1] CONDITION", "what became of the one input event with this condition"),),
     "edit": (
         ("edit 1 remove CONDITION", "remove rows of an input, and return to before the first of them"),

@@ -6,30 +6,38 @@ import ast
 import re
 from typing import Any
 
+from headrace.display.words import clipped
 from headrace.errors import PlanError
 
 __all__ = ["Edit", "after_number", "edit_of", "number_of", "split_at", "split_when", "values_of"]
 
 _EDIT = re.compile(
-    r"(?P<number>\d+)\s+(?:"
+    r"(?P<number>\d{1,18})\s+(?:"
     r"(?:(?P<what>remove|replace)\s+(?P<rows>.+?)(?:\s+with\s+(?P<values>.+?))?)|"
     r"(?:add\s+(?P<added>.+?))"
-    r")(?:\s+from\s+batch\s+(?P<batch>\d+))?",
+    r")(?:\s+from\s+batch\s+(?P<batch>\d{1,18}))?",
     re.IGNORECASE | re.DOTALL,
 )
+#: A text in quotes, or a name, as SQL writes it. The words of a command that are in it belong to the text.
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _EDITS = "N remove CONDITION, N replace CONDITION with x=1, N add x=1, y='a'; each with `from batch B`"
 
 #: The arguments of `DebugSession.change_input`, by name.
 Edit = dict[str, Any]
 
 
+def _masked(text: str) -> str:
+    """A command with other characters for its texts in quotes, so that its words are found, at their places."""
+    return _QUOTED.sub(lambda found: "_" * len(found[0]), text)
+
+
 def number_of(text: str, what: str = "operator") -> int:
     """A number; `#3` is 3."""
-    found = re.fullmatch(r"#?(\d+)", text.strip())
+    found = re.fullmatch(r"#?(\d{1,18})", text.strip())
     if found is None:
         raise PlanError(
             f"the number of {'an' if what == 'operator' else 'a'} {what} is missing",
-            given=text.strip(),
+            given=clipped(text, 60),
             allowed="1, 2, 3, …",
             instead="where, which shows the operators" if what == "operator" else "",
         )
@@ -38,20 +46,21 @@ def number_of(text: str, what: str = "operator") -> int:
 
 def after_number(text: str) -> tuple[int | None, str]:
     """The number at the beginning of a text, if there is one, and the rest."""
-    found = re.match(r"#?(\d+)(?:\s+|$)", text)
+    found = re.match(r"#?(\d{1,18})(?:\s+|$)", text)
     return (int(found[1]), text[found.end() :]) if found else (None, text)
 
 
 def split_when(text: str) -> tuple[str, str | None]:
     """What stands before and after `when`."""
-    before, found, after = re.sub(r"\bwhen\b", "\0", text, count=1, flags=re.IGNORECASE).partition("\0")
-    return before.strip(), after.strip() if found else None
+    found = re.search(r"\bwhen\b", _masked(text), re.IGNORECASE)
+    return (text[: found.start()].strip(), text[found.end() :].strip()) if found else (text.strip(), None)
 
 
 def split_at(text: str) -> tuple[str, str | None]:
     """What stands before `at TIME` at the end of a text, and the time."""
-    found = re.fullmatch(r"(.+?)\s+at\s+(\S+)", text.strip(), re.IGNORECASE | re.DOTALL)
-    return (found[1], found[2]) if found else (text, None)
+    text = text.strip()
+    found = re.fullmatch(r".+?(\s+at\s+)\S+", _masked(text), re.IGNORECASE | re.DOTALL)
+    return (text[: found.start(1)], text[found.end(1) :]) if found else (text, None)
 
 
 def values_of(text: str) -> dict[str, Any]:
@@ -69,14 +78,17 @@ def values_of(text: str) -> dict[str, Any]:
 
 def edit_of(text: str) -> tuple[int, Edit]:
     """The input and the change that `edit` names."""
-    found = _EDIT.fullmatch(text.strip())
-    if found is None or ((found["what"] or "").lower() == "replace") != (found["values"] is not None):
+    text = text.strip()
+    found = _EDIT.fullmatch(_masked(text))
+    spans = {} if found is None else {name: found.span(name) for name in found.groupdict() if found[name] is not None}
+    parts = {name: text[slice(*span)] for name, span in spans.items()}
+    if not parts or (parts.get("what", "").lower() == "replace") != ("values" in parts):
         raise PlanError("this is not a change", given=text, allowed=_EDITS, instead="edit 1 remove price > 90")
-    edit: Edit = {"batch": int(found["batch"])} if found["batch"] else {}
-    if found["added"] is not None:
-        edit["add"] = [values_of(found["added"])]
-    elif found["values"] is None:
-        edit["remove"] = found["rows"]
+    edit: Edit = {"batch": int(parts["batch"])} if "batch" in parts else {}
+    if "added" in parts:
+        edit["add"] = [values_of(parts["added"])]
+    elif "values" not in parts:
+        edit["remove"] = parts["rows"]
     else:
-        edit["replace"] = found["rows"], values_of(found["values"])
-    return int(found["number"]), edit
+        edit["replace"] = parts["rows"], values_of(parts["values"])
+    return int(parts["number"]), edit

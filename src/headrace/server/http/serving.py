@@ -122,6 +122,8 @@ def _check_address(host: str, tls: bool, settings: HttpSettings) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise ServerError("there is no such port", given=port, allowed="0 to 65535; 0 takes a free one")
     found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -16,11 +16,14 @@ import pytest
 from tests.unit.dashboard.test_traces import prices
 from tests.unit.server.asking import AppClient
 
-from headrace.cli.ui import in_browser
+from headrace.cli.ui import _target, in_browser
+from headrace.errors import PlanError, ServerError
+from headrace.server.http.serving import AppServer
 from headrace.server.http.ui_app import make_ui_app
 from headrace.tracing.debugging import DebugSession
 from headrace.tracing.traced import TracedRun
 
+TICKS = "import headrace as hr\nticks = hr.events([{'le': 1, 're': 2, 'k': 'a'}])\n"
 TOKEN = {"authorization": "Bearer secret"}
 
 
@@ -77,6 +80,52 @@ def test_a_trace_through_the_routes(client: AppClient):
     gone = client.get("/ui/data/traces/gone/graph", headers=TOKEN)
     assert (gone.status_code, gone.json()["instead"]) == (410, "trace the query again")
     assert client.post("/ui/data/traces", content=b"{", headers=TOKEN).status_code == 400
+
+
+def test_half_characters_and_numbers_that_json_does_not_have_are_typed_errors(client: AppClient):
+    trace = client.post("/ui/data/traces", json={}, headers=TOKEN).json()["trace"]
+    half = "\\ud800"
+    for part, name, text in (
+        ("why_not", "values", f'{{"symbol": "{half}"}}'),
+        ("why_not", "values", f'{{"{half}": 1}}'),
+        ("stop", "breakpoints", f'[{{"kind": "output", "operator": 3, "when": "symbol = {half}"}}]'),
+    ):
+        parameters = {"operator": "3", "batch": "0", name: text}
+        found = client.get(f"/ui/data/traces/{trace}/{part}", params=parameters, headers=TOKEN)
+        assert (found.status_code, found.json()["code"]) == (400, "TRACE"), text
+    client.post("/ui/data/debug", json={"action": "open"}, headers=TOKEN)
+    for body in (f'{{"action": "{half}"}}', '{"action": "delete", "number": 1e999}'):
+        found = client.post("/ui/data/debug", content=body, headers=TOKEN)
+        assert (found.status_code, found.json()["code"]) == (400, "TRACE"), body
+
+
+def test_a_file_that_cannot_be_run_is_named_on_the_page(tmp_path: Path):
+    file = tmp_path / "ticks.py"
+    file.write_text(TICKS)
+    client = AppClient(make_ui_app(_target(str(file), None, None), "secret"))
+    assert client.post("/ui/data/traces", json={}, headers=TOKEN).json()["name"] == "ticks"
+    for text, reason in (
+        ("\n1 // 0\n", "ZeroDivisionError: integer division or modulo by zero (line 2 of ticks.py)"),
+        ("def", "SyntaxError: invalid syntax (ticks.py, line 1)"),
+        ("import sys; sys.exit('no')", "SystemExit: no (line 1 of ticks.py)"),
+    ):
+        file.write_text(text)
+        for route, body in (("traces", {}), ("debug", {"action": "open"})):
+            found = client.post(f"/ui/data/{route}", json=body, headers=TOKEN)
+            assert (found.status_code, found.json()["code"]) == (400, "SOURCE")
+            assert found.json()["message"] == f"this file cannot be run: {reason}"
+
+
+def test_options_of_the_other_target_and_ports_are_refused(tmp_path: Path):
+    file = tmp_path / "ticks.py"
+    file.write_text(TICKS)
+    with pytest.raises(PlanError, match="belongs to a checkpoint"):
+        _target(str(file), None, "other.py")
+    with pytest.raises(PlanError, match="are those that ran"):
+        _target(str(tmp_path / "checkpoint"), 3, None)
+    for port in (-1, 65536):
+        with pytest.raises(ServerError, match="no such port"):
+            AppServer(make_ui_app(_target(str(file), None, None), "secret"), port=port)
 
 
 def test_breakpoints_through_the_routes(client: AppClient):
