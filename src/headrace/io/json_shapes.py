@@ -9,7 +9,7 @@ with escapes are rare, and left to Python.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 
 from headrace.compiled import BYTES, INTS, NEW_BYTES, NEW_INTS, compiled, inlined
 
-__all__ = ["ESCAPED", "WHOLE", "Shapes", "Spans", "shapes_of"]
+__all__ = ["ESCAPED", "PAYLOAD", "WHOLE", "Form", "Shapes", "Spans", "objects_of", "shapes_of"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+#: Where an object has the columns: itself, under its payload, or in the row that a change describes.
+Form = Literal["", "nested", "debezium"]
 
+PAYLOAD = "payload"
+_OP, _AFTER = "op", "after"
 #: What is known of a value: nothing, all its members, or that some names have escapes.
 UNKNOWN, WHOLE, ESCAPED = range(3)
 
@@ -178,6 +182,10 @@ class Spans:
             found[found] = self.data[self.starts[found] + i] == byte
         return found
 
+    def part(self, mask: NDArray[np.bool_]) -> Spans:
+        """The parts where the mask is true."""
+        return Spans(self.data, self.starts[mask], self.ends[mask])
+
     def __getitem__(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]].tobytes()
 
@@ -199,7 +207,7 @@ class Shapes:
 
 def shapes_of(objects: Spans, names: tuple[str, ...]) -> Shapes:
     """The members of objects, which are parts of bytes."""
-    rows, encoded = len(objects.starts), [name.encode() for name in names]
+    rows, encoded = len(objects.starts), [name.encode(errors="surrogatepass") for name in names]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     seen, known = np.zeros(rows * len(names), np.uint8), np.zeros(rows, np.uint8)
     starts, ends = np.full((2, rows * len(names)), -1, np.int64)
@@ -209,3 +217,14 @@ def shapes_of(objects: Spans, names: tuple[str, ...]) -> Shapes:
     first, after = starts.reshape(rows, len(names)), ends.reshape(rows, len(names))
     spans = tuple(Spans(objects.data, first[:, i], after[:, i]) for i in range(len(names)))
     return Shapes(names, seen.reshape(rows, len(names)) > 0, others, known, spans)
+
+
+def objects_of(values: Spans, form: Form) -> Spans:
+    """The objects whose members are the columns; those of a change that deletes a row need not be there."""
+    if form == "nested":
+        return shapes_of(values, (PAYLOAD,)).values(PAYLOAD)
+    if form != "debezium":
+        return values
+    top = shapes_of(values, (_OP, PAYLOAD))
+    change = shapes_of(values.where(top.values(_OP).exist, top.values(PAYLOAD)), (_OP, _AFTER))
+    return change.values(_AFTER).but(change.values(_OP).is_text("d"))
