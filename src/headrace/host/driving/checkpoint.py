@@ -341,8 +341,13 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
 
 
 def _plans(stored: dict[str, Any], own: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The plans of two descriptions, with the versions of their modules if both have them: from 0.2.0 on."""
+    """The plans of two descriptions, with the versions of their modules if both have them: from 0.2.0 on.
+
+    Operators do not show all columns of their sources: so the sources are there, too, if nothing else differs.
+    """
     parts = ("plan", "modules") if "modules" in stored else ("plan",)
+    if all(stored[part] == own[part] for part in parts):
+        parts = ("sources",)
     before, now = ([line for part in parts for line in about[part]] for about in (stored, own))
     return before, now
 
