@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.io.drift import DriftJudge, DriftVerdict
 from headrace.io.json_members import all_members, members_of_block
-from headrace.io.json_shapes import Form, Spans
+from headrace.io.json_shapes import ByteSpans, Form
 from headrace.io.records import Records
 
 __all__ = ["FileDrift"]
@@ -76,4 +76,4 @@ class FileDrift:
         if not self.thorough:
             return members_of_block(records.data, names, nested=self.form == "nested")
         data = np.frombuffer(records.data, np.uint8)
-        return all_members(Spans(data, records.bounds.starts, records.bounds.ends), names, self.form)
+        return all_members(ByteSpans(data, records.bounds.starts, records.bounds.ends), names, self.form)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from headrace.io.json_shapes import ESCAPED, PAYLOAD, WHOLE, Form, Spans, objects_of, shapes_of
+from headrace.io.json_shapes import ESCAPED, PAYLOAD, WHOLE, ByteSpans, Form, objects_of, shapes_of
 
 __all__ = ["SPACE", "all_members", "first_members", "member_pattern", "members_of_block", "parsed_members"]
 
@@ -52,7 +52,7 @@ def members_of_block(lines: bytes, wanted: Iterable[str], *, nested: bool) -> li
     return [*found, *later] if found else []
 
 
-def all_members(lines: Spans, names: Iterable[str], form: Form) -> list[str]:
+def all_members(lines: ByteSpans, names: Iterable[str], form: Form) -> list[str]:
     """All members of all lines; `names` are those that they probably have."""
     if form != "nested":
         return list(_members(objects_of(lines, form), names))
@@ -61,7 +61,7 @@ def all_members(lines: Spans, names: Iterable[str], form: Form) -> list[str]:
     return list(outside | _members(objects_of(lines, form), names))
 
 
-def _members(objects: Spans, names: Iterable[str]) -> dict[str, None]:
+def _members(objects: ByteSpans, names: Iterable[str]) -> dict[str, None]:
     known, found = dict.fromkeys(names), dict[str, None]()
     for count in _READ:
         shapes = shapes_of(objects, tuple(known))

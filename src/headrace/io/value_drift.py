@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headrace.io.decoded import DecodedBlock, added, refused_table
 from headrace.io.drift import DriftRules, DriftVerdict
 from headrace.io.json_members import parsed_members
-from headrace.io.json_shapes import ESCAPED, WHOLE, Form, Shapes, Spans, objects_of, shapes_of
+from headrace.io.json_shapes import ESCAPED, WHOLE, ByteSpans, Form, Shapes, objects_of, shapes_of
 from headrace.schema import Field
 
 __all__ = ["JsonDrift", "ValueDrift", "with_verdicts"]
@@ -66,7 +66,7 @@ class JsonDrift:
 
     def __call__(self, values: pa.Array, block: DecodedBlock, where: Callable[[int], str]) -> DecodedBlock:
         """A block after the verdicts on its values; `where` names a value by its place."""
-        objects = objects_of(Spans.of(values), self.form)
+        objects = objects_of(ByteSpans.of(values), self.form)
         names = tuple(column.name for column in self.drift.columns)
         shapes = shapes_of(objects, (*names, *self.drift.elsewhere))
         missing, new = self._differing(shapes, len(names))

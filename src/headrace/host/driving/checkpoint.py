@@ -51,7 +51,8 @@ from headrace.store.storage import LocalStorage, Storage
 from headrace.version import VERSION
 
 __all__ = [
-    "SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about", "spilled",
+    "SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about",
+    "spilled_into",
 ]  # fmt: skip
 
 _log = logging.getLogger("headrace")
@@ -302,7 +303,7 @@ class Checkpoint:
 
     def spill(self, events: Events) -> Files:
         """Write events in memory to files, one per batch, in order."""
-        return spilled(events, self.root, self.place)
+        return _spilled(events, self.root, self.place)
 
     def close(self) -> None:
         """Release the lock; remove a temporary checkpoint."""
@@ -311,7 +312,12 @@ class Checkpoint:
             self._temporary.cleanup()
 
 
-def spilled(events: Events, root: Storage, place: str) -> Files:
+def spilled_into(folder: str, events: Events) -> Files:
+    """Write events in memory to files of a temporary folder, one per batch, in order."""
+    return _spilled(events, LocalStorage(folder, durable=False), folder)
+
+
+def _spilled(events: Events, root: Storage, place: str) -> Files:
     """Write events in memory to files of a storage that is at this place, one per batch, in order."""
     folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
     complete = f"{folder}/_whole"
