@@ -184,7 +184,7 @@ def _file_drift(path: str, format: Format, schema: Schema, drift: DriftRules | N
     thorough = drift is not None and bool(drift.policy or drift.whole or format.envelope)
     form: Form = format.envelope or ("nested" if nested else "")
     elsewhere = (OP, TS) if format.envelope else ()
-    return FileDrift(schema.names, dict(format.rename), judge, form, elsewhere, thorough)
+    return FileDrift(schema.names, dict(format.rename), judge, form, elsewhere, thorough, path)
 
 
 def _looks_nested(path: str) -> bool:

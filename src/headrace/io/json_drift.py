@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headrace.errors import SchemaError
 from headrace.io.drift import DriftJudge, DriftVerdict
 from headrace.io.json_members import all_members, members_of_block
 from headrace.io.json_shapes import ByteSpans, Form
@@ -35,6 +36,7 @@ class FileDrift:
     form: Form = ""
     elsewhere: Sequence[str] = ()
     thorough: bool = False
+    path: str = ""
     verdict: DriftVerdict = field(default_factory=DriftVerdict, init=False)
     _found: dict[str, None] = field(default_factory=dict, init=False)
     _done: bool = field(default=False, init=False)
@@ -54,9 +56,24 @@ class FileDrift:
             self.rename = names
         elif all(self.rename.get(name, name) in self.declared for name in new):
             self._found |= dict.fromkeys(new)
+            self._refuse_both_names()
             return {}
         self._found |= dict.fromkeys(new)
+        self._refuse_both_names()
         return self._judged()
+
+    def _refuse_both_names(self) -> None:
+        """Raise if some rows have a column by its old name and others by its new one: it would be null in these."""
+        both = [(old, new) for old, new in self.rename.items() if old in self._found and new in self._found]
+        both = [(old, new) for old, new in both if new not in self.rename]
+        if self.thorough and both:
+            old, new = both[0]
+            raise SchemaError(
+                f"{self.path!r} has {old!r} and {new!r}, which rename makes one column",
+                given=f"rename={{{old!r}: {new!r}}}",
+                allowed=", ".join(self._found),
+                instead=f"both in the schema, sparse={[old, new]!r}, and hr.coalesce(hr.col({old!r}), hr.col({new!r}))",
+            )
 
     def _judged(self) -> Mapping[str, int]:
         if self.judge is None:

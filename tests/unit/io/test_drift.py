@@ -222,6 +222,19 @@ def test_a_column_that_a_writer_renames_within_a_file_is_found(tmp_path: Path, l
     assert (diverted.cht().num_rows, counters(diverted)["diverted"], counters(diverted)["new_columns"]) == (0, 51, new)
 
 
+def test_a_file_with_both_names_of_a_column_is_an_error_under_a_rename(tmp_path: Path):
+    """As it is for a header with both: by its new name the column would be null."""
+    place = lines(tmp_path / "in", [ROW] * 50 + [LATER])
+    for policy in ("raise", "widen", "divert"):
+        with pytest.raises(SchemaError, match=r"0\.json' has 'cost' and 'price', which rename makes one column"):
+            read(place, "json", on_drift=policy, rename={"cost": "price"}).run()
+    both = read(place, "json", schema=f"{DECLARED}, cost DOUBLE", on_drift="raise", sparse=["cost", "price"])
+    assert both.select("t", price=hr.coalesce(hr.col("cost"), hr.col("price"))).cht()["price"].to_pylist()[-1] == 2.5
+    names = {"qty": "price", "price": "qty"}
+    swapped = read(place, "json", on_drift="widen", rename=names, schema="t LONG, price DOUBLE")
+    assert swapped.cht()["qty"].to_pylist()[0] == 1.5
+
+
 def test_a_column_that_no_query_reads_is_not_missing_if_a_later_line_has_it(tmp_path: Path):
     without = {name: value for name, value in ROW.items() if name != "price"}
     place = lines(tmp_path / "in", [without] * 50 + [ROW])
