@@ -46,7 +46,7 @@ _NOT_ALLOWED, _NOT_TEXT, _NO_OP, _NO_IMAGE = 2, 4, 5, 6
 _MOST_MILLIS = (2**63 - 1) // 1000
 _SIDES = ("after", "before")
 #: What may be written as a number: Avro's logical types are optional.
-_AS_NUMBERS = (Type.DATETIME, Type.DATE, Type.TIME, Type.INTERVAL)
+_AS_NUMBERS = (Type.DATETIME, Type.TIME, Type.INTERVAL)
 _NONE = np.zeros(0, np.int64)
 #: The ticks of a unit of times of day.
 _CLOCKS = {"time-millis": 1000, "time-micros": 1, "io.debezium.time.Time": 1000, "io.debezium.time.MicroTime": 1}
@@ -226,13 +226,10 @@ class SchemaReader:
         kind = stored.field(name).type
         if not pa.types.is_integer(kind):
             return field.type.arrow if field.type.is_decimal and pa.types.is_decimal(kind) else kind
-        as_numbers = (
-            Type.DATETIME,
-            Type.TIME,
-            Type.INTERVAL,
-            *((Type.BYTE, Type.SHORT) if ops == {machine.INT} else ()),
-        )
-        return field.type.arrow if field.type in as_numbers else pa.int32() if ops == {machine.INT} else pa.int64()
+        small = ops == {machine.INT}
+        if field.type in _AS_NUMBERS or (small and field.type in (Type.BYTE, Type.SHORT)):
+            return field.type.arrow
+        return pa.int32() if small else pa.int64()
 
     def table(
         self, data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]

@@ -26,10 +26,12 @@ from headrace.io.conversion import TICK_COLUMNS, convert
 from headrace.io.csv import first_records, read_csv
 from headrace.io.decoded import DecodedBlock
 from headrace.io.drift import DriftJudge, DriftRules, no_drift
-from headrace.io.envelope import DebeziumDecoder
+from headrace.io.envelope import OP, TS, DebeziumDecoder
 from headrace.io.files import MAX_EXPANSION, open_file, open_stream, source_errors
 from headrace.io.hive import folder_columns
 from headrace.io.json import json_records, read_json
+from headrace.io.json_drift import FileDrift
+from headrace.io.json_shapes import Form
 from headrace.io.parquet import arrow_schema, parquet_schema, read_arrow, read_parquet
 from headrace.io.records import MAX_LINE, blocks
 from headrace.schema import Field, Schema, Type
@@ -135,17 +137,16 @@ def read_file(
     """
     wanted = schema.names if columns is None else tuple(columns)
     fields = _fields(schema, wanted, row_filter)
-    judge: DriftJudge = no_drift if drift is None else partial(drift.judge, path, schema.fields)
     none = schema.arrow.empty_table().select(list(wanted))
     with source_errors(path):
         if format.name in ("parquet", "arrow"):
             with open_file(path) as file:
-                read = read_parquet if format.name == "parquet" else read_arrow
+                read, judge = read_parquet if format.name == "parquet" else read_arrow, _judge(drift, path, schema)
                 for block in read(file, path, fields, row_filter, wanted, dict(format.rename), judge):
                     yield block if block.table.num_columns else replace(block, table=none)
         else:
             with open_stream(path, format.max_expansion) as stream:
-                for block in _read_text(stream, path, format, schema, fields, judged, judge):
+                for block in _read_text(stream, path, format, schema, fields, judged, drift):
                     rows = block.table.num_columns > 0
                     yield block.where(row_filter, wanted) if rows else replace(block, table=none)
 
@@ -160,17 +161,30 @@ def _fields(schema: Schema, wanted: Sequence[str], row_filter: pc.Expression | N
 
 def _read_text(
     stream: Any, path: str, format: Format, schema: Schema, fields: Sequence[Field], judged: Container[str],
-    judge: DriftJudge,
+    drift: DriftRules | None,
 ) -> Iterator[DecodedBlock]:  # fmt: skip
-    options: dict[str, Any] = {"rename": dict(format.rename), "max_line": format.max_line, "judged": judged}
+    options: dict[str, Any] = {"max_line": format.max_line, "judged": judged}
     if format.name == "csv":
-        how: dict[str, Any] = {"delimiter": format.delimiter, "header": format.header, "judge": judge}
-        return read_csv(stream, path, schema, fields, **how, **options)
+        how: dict[str, Any] = {"delimiter": format.delimiter, "header": format.header, "rename": dict(format.rename)}
+        return read_csv(stream, path, schema, fields, judge=_judge(drift, path, schema), **how, **options)
+    nested = not format.envelope and (_looks_nested(path) if format.nested is None else format.nested)
+    options["drift"] = _file_drift(path, format, schema, drift, nested=nested)
     if format.envelope:
-        names = options.pop("rename")
-        return read_json(stream, fields, decoder=DebeziumDecoder(fields, names), **options)
-    nested = _looks_nested(path) if format.nested is None else format.nested
-    return read_json(stream, fields, nested, judge=None if judge is no_drift else judge, **options)
+        return read_json(stream, fields, decoder=partial(DebeziumDecoder, fields), **options)
+    return read_json(stream, fields, nested, **options)
+
+
+def _judge(drift: DriftRules | None, path: str, schema: Schema) -> DriftJudge:
+    return no_drift if drift is None else partial(drift.judge, path, schema.fields)
+
+
+def _file_drift(path: str, format: Format, schema: Schema, drift: DriftRules | None, *, nested: bool) -> FileDrift:
+    """The drift of a file of JSON lines; rows of changes are looked at in any case, because a search finds no rows."""
+    judge = None if drift is None else _judge(drift, path, schema)
+    thorough = drift is not None and bool(drift.policy or drift.whole or format.envelope)
+    form: Form = format.envelope or ("nested" if nested else "")
+    elsewhere = (OP, TS) if format.envelope else ()
+    return FileDrift(schema.names, dict(format.rename), judge, form, elsewhere, thorough, path)
 
 
 def _looks_nested(path: str) -> bool:

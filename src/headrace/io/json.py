@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from functools import cached_property
@@ -26,8 +26,7 @@ import pyarrow.json as pajson
 
 from headrace.io.conversion import is_tick, reason
 from headrace.io.decoded import DecodedBlock, refuse_all, reports_drift
-from headrace.io.drift import DriftJudge, DriftVerdict
-from headrace.io.json_members import members_of_block
+from headrace.io.json_drift import FileDrift
 from headrace.io.one_pass import JsonPass
 from headrace.io.records import (
     BLOCK_BYTES,
@@ -64,55 +63,38 @@ def read_json(
     fields: Sequence[Field],
     nested: bool = False,
     *,
-    rename: Mapping[str, str] | None = None,
     judged: Container[str] = (),
     size: int = BLOCK_BYTES,
     max_line: int = MAX_LINE,
-    decoder: JsonDecoder | None = None,
-    judge: DriftJudge | None = None,
+    drift: FileDrift | None = None,
+    decoder: Callable[[Mapping[str, str]], JsonDecoder] | None = None,
 ) -> Iterator[DecodedBlock]:
-    """The decoded blocks of a file of JSON lines; `rename` renames members; another `decoder` reads other objects.
+    """The decoded blocks of a file of JSON lines, in which `drift` judges the members of rows.
 
-    `judge` judges the members that are in the first block.
+    `decoder` makes a decoder of other objects, in which some members have other names than the columns.
     The values of the columns in `judged` are only checked, and may be null in the blocks.
     """
-    row, line, verdict, first = 0, 1, DriftVerdict(), judge is not None or bool(rename)
-    decoder = decoder or JsonDecoder(fields, nested, rename, judged)
+    row, line, drift = 0, 1, drift or FileDrift([field.name for field in fields], {})
+    make = decoder or (lambda names: JsonDecoder(fields, nested, names, judged))
+    names = drift.rename
+    own = make(names)
     for data in blocks(stream, quoted=False, size=size, max_line=max_line):
-        if first:
-            names, verdict = _first_block(data, fields, rename or {}, judge, nested=nested)
-            first = False
-            if names != (rename or {}):
-                decoder = JsonDecoder(fields, nested, names, judged)
-            if verdict.counts:
-                yield reports_drift(verdict.counts)
         records = json_records(data, line)
-        if verdict.refused:
+        counts = drift.look(records)
+        if counts:
+            yield reports_drift(counts)
+        if drift.rename != names:
+            names = drift.rename
+            own = make(names)
+        if drift.verdict.refused:
             texts = [records.text(i) for i in range(len(records))]
-            yield refuse_all(verdict.refused, row, texts, records.lines(len(texts)) if texts else np.zeros(0, np.int64))
+            lines = records.lines(len(texts)) if texts else np.zeros(0, np.int64)
+            yield refuse_all(drift.verdict.refused, row, texts, lines)
             row, line = row + len(texts), line + records.line_count
             continue
-        decoded, row = decode(records, decoder, row)
+        decoded, row = decode(records, own, row)
         line += records.line_count
         yield decoded
-
-
-def _first_block(
-    data: bytes, fields: Sequence[Field], rename: Mapping[str, str], judge: DriftJudge | None, *, nested: bool
-) -> tuple[Mapping[str, str], DriftVerdict]:
-    """The new names that apply to a file, and the verdict on its members, by its first block.
-
-    A file that has a member by its new name, and not by its old one, is read as it is. Promises have no payload, so
-    they say nothing about it.
-    """
-    declared = [field.name for field in fields]
-    if "kind" in declared and b"insert" not in data:
-        return rename, DriftVerdict()
-    found = members_of_block(data, [*rename, *declared], nested=nested)
-    names = {old: new for old, new in rename.items() if old in found or new not in found}
-    hidden = set(names.values())
-    known = [names.get(name, name) for name in found if name in names or name not in hidden]
-    return names, judge(dict.fromkeys(known), ()) if judge is not None and found else DriftVerdict()
 
 
 def json_records(data: bytes, line: int = 1) -> Records:

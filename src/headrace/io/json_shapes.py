@@ -9,7 +9,7 @@ with escapes are rare, and left to Python.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,15 @@ from numpy.typing import NDArray
 
 from headrace.compiled import BYTES, INTS, NEW_BYTES, NEW_INTS, compiled, inlined
 
-__all__ = ["ESCAPED", "WHOLE", "Shapes", "Spans", "shapes_of"]
+__all__ = ["ESCAPED", "PAYLOAD", "WHOLE", "ByteSpans", "Form", "Shapes", "objects_of", "shapes_of"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+#: Where an object has the columns: itself, under its payload, or in the row that a change describes.
+Form = Literal["", "nested", "debezium"]
 
+PAYLOAD = "payload"
+_OP, _AFTER = "op", "after"
 #: What is known of a value: nothing, all its members, or that some names have escapes.
 UNKNOWN, WHOLE, ESCAPED = range(3)
 
@@ -142,7 +146,7 @@ def _scan(
 
 
 @dataclass(frozen=True)
-class Spans:
+class ByteSpans:
     """Parts of bytes; a start of -1 is a part that is not there."""
 
     data: Bytes
@@ -150,25 +154,25 @@ class Spans:
     ends: Ints
 
     @classmethod
-    def of(cls, values: pa.Array) -> Spans:
+    def of(cls, values: pa.Array) -> ByteSpans:
         """The values of a binary array without nulls."""
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
         bounds = offsets.astype(np.int64)
         return cls(np.frombuffer(values.buffers()[2] or b"", np.uint8), bounds[:-1], bounds[1:])
 
-    def where(self, mask: NDArray[np.bool_], other: Spans) -> Spans:
+    def where(self, mask: NDArray[np.bool_], other: ByteSpans) -> ByteSpans:
         """These parts where the mask is true, and the other ones elsewhere."""
         starts, ends = np.where(mask, self.starts, other.starts), np.where(mask, self.ends, other.ends)
-        return Spans(self.data, starts, ends)
+        return ByteSpans(self.data, starts, ends)
 
     @property
     def exist(self) -> NDArray[np.bool_]:
         """Which parts are there."""
         return self.starts >= 0
 
-    def but(self, mask: NDArray[np.bool_]) -> Spans:
+    def but(self, mask: NDArray[np.bool_]) -> ByteSpans:
         """These parts, but not where the mask is true."""
-        return Spans(self.data, np.where(mask, -1, self.starts), self.ends)
+        return ByteSpans(self.data, np.where(mask, -1, self.starts), self.ends)
 
     def is_text(self, text: str) -> NDArray[np.bool_]:
         """Which parts are this text in quotes, without escapes."""
@@ -177,6 +181,10 @@ class Spans:
         for i, byte in enumerate(wanted):
             found[found] = self.data[self.starts[found] + i] == byte
         return found
+
+    def part(self, mask: NDArray[np.bool_]) -> ByteSpans:
+        """The parts where the mask is true."""
+        return ByteSpans(self.data, self.starts[mask], self.ends[mask])
 
     def __getitem__(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.ends[row]].tobytes()
@@ -190,16 +198,16 @@ class Shapes:
     seen: NDArray[np.bool_]
     others: Ints
     known: NDArray[np.uint8]
-    _values: tuple[Spans, ...]
+    _values: tuple[ByteSpans, ...]
 
-    def values(self, name: str) -> Spans:
+    def values(self, name: str) -> ByteSpans:
         """The values of a member."""
         return self._values[self.names.index(name)]
 
 
-def shapes_of(objects: Spans, names: tuple[str, ...]) -> Shapes:
+def shapes_of(objects: ByteSpans, names: tuple[str, ...]) -> Shapes:
     """The members of objects, which are parts of bytes."""
-    rows, encoded = len(objects.starts), [name.encode() for name in names]
+    rows, encoded = len(objects.starts), [name.encode(errors="surrogatepass") for name in names]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     seen, known = np.zeros(rows * len(names), np.uint8), np.zeros(rows, np.uint8)
     starts, ends = np.full((2, rows * len(names)), -1, np.int64)
@@ -207,5 +215,16 @@ def shapes_of(objects: Spans, names: tuple[str, ...]) -> Shapes:
     joined: Any = np.frombuffer(b"".join(encoded) or b" ", np.uint8)
     _scan(objects.data, objects.starts, objects.ends, joined, bounds, seen, starts, ends, others, known)
     first, after = starts.reshape(rows, len(names)), ends.reshape(rows, len(names))
-    spans = tuple(Spans(objects.data, first[:, i], after[:, i]) for i in range(len(names)))
+    spans = tuple(ByteSpans(objects.data, first[:, i], after[:, i]) for i in range(len(names)))
     return Shapes(names, seen.reshape(rows, len(names)) > 0, others, known, spans)
+
+
+def objects_of(values: ByteSpans, form: Form) -> ByteSpans:
+    """The objects whose members are the columns; those of a change that deletes a row need not be there."""
+    if form == "nested":
+        return shapes_of(values, (PAYLOAD,)).values(PAYLOAD)
+    if form != "debezium":
+        return values
+    top = shapes_of(values, (_OP, PAYLOAD))
+    change = shapes_of(values.where(top.values(_OP).exist, top.values(PAYLOAD)), (_OP, _AFTER))
+    return change.values(_AFTER).but(change.values(_OP).is_text("d"))

@@ -166,6 +166,10 @@ def _renamed(columns: Any, rename: Mapping[str, str]) -> Any:
 
 def _check(schema: pa.Schema, fields: Sequence[Field], path: str) -> None:
     for field in fields:
+        if schema.names.count(field.name) > 1:
+            raise SchemaError(
+                f"column {field.name!r} appears twice in {path!r}", given=field.name, allowed=", ".join(schema.names)
+            )
         if schema.get_field_index(field.name) < 0:
             close = nearest(field.name, schema.names)
             raise SchemaError(

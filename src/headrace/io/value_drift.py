@@ -11,10 +11,8 @@ none of the declared columns is no row of the stream, and is refused under `wide
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +20,13 @@ from numpy.typing import NDArray
 
 from headrace.io.decoded import DecodedBlock, added, refused_table
 from headrace.io.drift import DriftRules, DriftVerdict
-from headrace.io.json_shapes import ESCAPED, WHOLE, Shapes, Spans, shapes_of
+from headrace.io.json_members import parsed_members
+from headrace.io.json_shapes import ESCAPED, WHOLE, ByteSpans, Form, Shapes, objects_of, shapes_of
 from headrace.schema import Field
 
 __all__ = ["JsonDrift", "ValueDrift", "with_verdicts"]
 
 Numbers = NDArray[np.int64]
-_OP, _PAYLOAD, _AFTER = "op", "payload", "after"
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,12 @@ class JsonDrift:
     """The drift of JSON values. `form` says where an object has the columns: `nested` is in its payload."""
 
     drift: ValueDrift
-    form: Literal["", "nested", "debezium"] = ""
+    form: Form = ""
     _noted: set[str] = field(default_factory=set, init=False)
 
     def __call__(self, values: pa.Array, block: DecodedBlock, where: Callable[[int], str]) -> DecodedBlock:
         """A block after the verdicts on its values; `where` names a value by its place."""
-        objects = self._objects(Spans.of(values))
+        objects = objects_of(ByteSpans.of(values), self.form)
         names = tuple(column.name for column in self.drift.columns)
         shapes = shapes_of(objects, (*names, *self.drift.elsewhere))
         missing, new = self._differing(shapes, len(names))
@@ -83,7 +81,7 @@ class JsonDrift:
         counts: list[Mapping[str, int]] = [{"drifted_rows": int(counted.sum()), **sums}]
         refused: dict[int, str] = {}
         for row in np.flatnonzero((whole | escaped) & ~counted).tolist():
-            verdict = self.drift.verdict(where(row), _members(objects[row]))
+            verdict = self.drift.verdict(where(row), parsed_members(objects[row]))
             counts.append(verdict.counts)
             if verdict.refused:
                 refused[row] = verdict.refused
@@ -100,22 +98,3 @@ class JsonDrift:
         met = {kind: int(np.argmax(mask)) for kind, mask in kinds.items() if kind not in self._noted and mask.any()}
         self._noted |= met.keys()
         return list(met.values())
-
-    def _objects(self, values: Spans) -> Spans:
-        """The objects whose members are the columns."""
-        if self.form == "nested":
-            return shapes_of(values, (_PAYLOAD,)).values(_PAYLOAD)
-        if self.form != "debezium":
-            return values
-        top = shapes_of(values, (_OP, _PAYLOAD))
-        change = shapes_of(values.where(top.values(_OP).exist, top.values(_PAYLOAD)), (_OP, _AFTER))
-        image = change.values(_AFTER)
-        return image.but(change.values(_OP).is_text("d"))
-
-
-def _members(text: bytes) -> dict[str, None] | None:
-    """The members of an object as Python reads it; None of one that it cannot read: the decoder refuses it."""
-    try:
-        return dict.fromkeys(json.loads(text))
-    except (ValueError, RecursionError):
-        return None

@@ -9,7 +9,7 @@ from functools import cached_property
 from headrace.changes import Changes
 from headrace.display.words import clipped
 from headrace.errors import PlanError, TraceError
-from headrace.host.driving.checkpoint import spilled
+from headrace.host.driving.checkpoint import spilled_into
 from headrace.host.driving.tapped import temporary_run
 from headrace.host.local.measured import tapped_batches
 from headrace.host.local.run import Runner
@@ -25,7 +25,6 @@ from headrace.optimizer.rewrite import rewrite_sources
 from headrace.plan.nodes import Admit, Combine, Merge, Node, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
-from headrace.store.storage import LocalStorage
 from headrace.time import INFINITY
 from headrace.tracing.places import ChangePlaces
 from headrace.tracing.recording import Check, EventFilter, RecordedBatch, Recorder, changes_of, unbounded
@@ -72,7 +71,7 @@ def _on_disk(outputs: Sequence[Output], folder: str) -> tuple[Output, ...]:
     def stored(source: Source) -> Source:
         if not isinstance(source.origin, Events):
             return source
-        return replace(source, origin=spilled(source.origin, LocalStorage(folder, durable=False), folder))
+        return replace(source, origin=spilled_into(folder, source.origin))
 
     return rewrite_sources(tuple(outputs), stored)
 

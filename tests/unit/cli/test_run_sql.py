@@ -276,6 +276,7 @@ def test_a_run_shows_what_it_has_to_say_and_lost_rows_once(tmp_path: Path):
     assert answer.stderr.count("1 of 2 rows not used") == 1
 
 
+@pytest.mark.slow
 def test_a_script_is_followed_in_process_and_goes_on_from_its_checkpoint(tmp_path: Path):
     data, script = tmp_path / "in", tmp_path / "sums.sql"
     data.mkdir()

@@ -14,7 +14,7 @@ from tests.unit.host.test_upgrades import Died, arrive, folder, highest, out, st
 
 import headrace as hr
 from headrace import Stream, col
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, SchemaDrift
 from headrace.events import history
 from headrace.host.driving import backfill as backfilling
 from headrace.host.driving.checkpoint import Checkpoint
@@ -156,6 +156,42 @@ def test_more_columns_of_an_input(folder: Path, upgrade: Any):
         step((changed, changes("one")))
     step((changed, changes("one")), upgrade=upgrade)
     assert content(changed, "one")["price"].to_pylist() == [2.0, 3.0]
+
+
+def named(**options: Any) -> Stream:
+    """The rows of files whose headers name the columns."""
+    schema, progress = "symbol STRING, ts LONG, price DOUBLE", hr.advance(delay=5)
+    return hr.read_csv("in", schema, lifetime=hr.point("ts"), progress=progress, order="name", **options)
+
+
+@pytest.mark.parametrize("upgrade", ["backfill", "side by side"])
+def test_a_column_of_an_input_that_was_renamed(folder: Path, upgrade: Any):
+    """The error for a renamed column says `rename=`: the same files, read in another way."""
+    (folder / "in" / "1.csv").write_text("symbol,ts,price\nA,1,10\nB,13,20\nB,31,5\n")
+    step((highest(named(on_drift="raise")), changes("one")))
+    (folder / "in" / "2.csv").write_text("symbol,ts,cost\nA,32,40\nA,55,1\n")
+    with pytest.raises(SchemaDrift, match="'price' is missing"):
+        step((highest(named(on_drift="raise")), changes("one")))
+    renamed = highest(named(on_drift="raise", rename={"cost": "price"}))
+    with pytest.raises(CheckpointError, match="belongs to another query"):
+        step((renamed, changes("one")))
+    step((renamed, changes("one")), upgrade=upgrade)
+    assert_same_history(content(renamed, "one"), fresh(renamed))
+    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in sorted(Path("one").glob("batch-*/*.parquet")))
+    assert "delete" not in rows["_change_type"].to_pylist(), "no answer has changed"
+
+
+def test_files_that_are_read_with_other_options_are_the_same_files(folder: Path):
+    """As another source they would begin anew, and what is gone would be missing without a word."""
+    for number in (1, 2):
+        (folder / "in" / f"{number}.csv").write_text(f"symbol,ts,price\nA,{number},10\n")
+    step((highest(named()), changes("one")))
+    (folder / "in" / "1.csv").unlink()
+    with pytest.raises(CheckpointError, match="has read 2 files, of which 1 still exist"):
+        step((highest(named(rename={"cost": "price"})), changes("one")), upgrade="backfill")
+    with pytest.raises(CheckpointError, match="the checkpoint lacks its state"):
+        step((highest(named(rename={"cost": "price"})), changes("two")), upgrade="keep")
+    step((highest(named()), changes("one")))
 
 
 def test_rows_in_the_order_of_their_arrival(folder: Path):

@@ -195,6 +195,18 @@ def test_an_upgrade_of_nothing_is_a_message(folder: Path, caplog: pytest.LogCapt
     assert messages == [f"query headrace: there is nothing to upgrade in {folder / 'state'}: a new checkpoint begins"]
 
 
+def test_columns_that_no_operator_shows_are_in_the_difference(folder: Path):
+    def every(schema: str) -> Stream:
+        return hr.read_csv("in", schema, lifetime=hr.point("ts"), header=False)
+
+    arrive(folder, "1.csv")
+    step((every(SCHEMA), out("one")))
+    with pytest.raises(CheckpointError) as caught:
+        step((every(SCHEMA.replace("size LONG", "size INT")), out("one")))
+    assert "- csv(header=False) in (symbol STRING, ts LONG, price DOUBLE, size LONG)" in str(caught.value)
+    assert "+ csv(header=False) in (symbol STRING, ts LONG, price DOUBLE, size INT)" in str(caught.value)
+
+
 def test_without_an_upgrade_the_error_says_what_is_possible(folder: Path):
     arrive(folder, "1.csv")
     step((highest(trades()), out("one")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ from tests.fixtures.drifting import CASES, DECLARED, TYPED, Case, expected, read
 import headrace as hr
 from headrace.errors import PlanError, SchemaDrift, SchemaError
 from headrace.io import drift
+from headrace.io.decoded import added
 from headrace.io.drift import DRIFT_COUNTERS, DriftRules
 from headrace.io.formats import Format, read_file
+from headrace.io.json import read_json
+from headrace.io.json_drift import FileDrift
 from headrace.schema import Schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::headrace.RowsNotUsed")  # rows are diverted here on purpose
@@ -190,6 +194,124 @@ def test_members_that_later_lines_have_are_not_missing(tmp_path: Path):
     (folder / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read(str(folder), "json", on_drift="raise").cht().num_rows == 51
     assert read(str(folder), "json", on_drift="raise", sparse="price").cht().num_rows == 51
+
+
+def lines(folder: Path, *files: list[dict[str, Any]]) -> str:
+    folder.mkdir()
+    for number, rows in enumerate(files):
+        (folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(folder)
+
+
+ROW = {"t": 1, "qty": 1, "price": 1.5, "note": "n"}
+LATER = {"t": 2, "qty": 1, "cost": 2.5, "note": "n"}
+
+
+@pytest.mark.parametrize("later", [LATER, {**LATER, "gr\u00f6\u00dfe": 1}], ids=["plain", "escaped"])
+def test_a_column_that_a_writer_renames_within_a_file_is_found(tmp_path: Path, later: dict[str, Any]):
+    """A file of JSON has no header, and its first rows know nothing of the later ones."""
+    place = lines(tmp_path / "in", [ROW] * 50 + [later])
+    with pytest.raises(SchemaDrift, match="column 'cost' is new"):
+        read(place, "json", on_drift="raise").run()
+    with pytest.raises(SchemaDrift, match="column 'cost' is new"):
+        read(place, "json", on_drift="raise").history("duckdb").cht()
+    new = len(later) - 3
+    widened = read(place, "json", on_drift="widen").run()
+    assert (values(widened.cht())[-1], counters(widened)["new_columns"]) == ((2, 1, None, "n"), new)
+    diverted = read(place, "json", on_drift="divert").run()
+    assert (diverted.cht().num_rows, counters(diverted)["diverted"], counters(diverted)["new_columns"]) == (0, 51, new)
+
+
+def test_a_file_with_both_names_of_a_column_is_an_error_under_a_rename(tmp_path: Path):
+    """As it is for a header with both: by its new name the column would be null."""
+    place = lines(tmp_path / "in", [ROW] * 50 + [LATER])
+    for policy in ("raise", "widen", "divert"):
+        with pytest.raises(SchemaError, match=r"0\.json' has 'cost' and 'price', which rename makes one column"):
+            read(place, "json", on_drift=policy, rename={"cost": "price"}).run()
+    both = read(place, "json", schema=f"{DECLARED}, cost DOUBLE", on_drift="raise", sparse=["cost", "price"])
+    assert both.select("t", price=hr.coalesce(hr.col("cost"), hr.col("price"))).cht()["price"].to_pylist()[-1] == 2.5
+    names = {"qty": "price", "price": "qty"}
+    swapped = read(place, "json", on_drift="widen", rename=names, schema="t LONG, price DOUBLE")
+    assert swapped.cht()["qty"].to_pylist()[0] == 1.5
+
+
+def test_a_column_that_no_query_reads_is_not_missing_if_a_later_line_has_it(tmp_path: Path):
+    without = {name: value for name, value in ROW.items() if name != "price"}
+    place = lines(tmp_path / "in", [without] * 50 + [ROW])
+    for policy in ("raise", None):
+        run = read(place, "json", on_drift=policy).select("t").run()
+        assert counters(run)["drifted_files"] == 0
+
+
+@pytest.mark.parametrize("policy", ["raise", "divert", "widen"])
+def test_a_new_column_of_a_later_block_is_found_and_counted_once(tmp_path: Path, policy: Any):
+    place = lines(tmp_path / "in", [ROW] * 9 + [LATER] * 9)
+    rules = DriftRules(policy, needed=frozenset("t"))
+    judged = FileDrift(
+        Schema.of(DECLARED).names, {}, partial(rules.judge, "a", Schema.of(DECLARED).fields), thorough=True
+    )
+    with open(f"{place}/0.json", "rb") as stream:  # noqa: PTH123 - a stream of bytes
+        blocks = read_json(stream, Schema.of(DECLARED).fields, size=150, drift=judged)
+        if policy == "raise":
+            with pytest.raises(SchemaDrift, match="column 'cost' is new"):
+                list(blocks)
+            return
+        found = list(blocks)
+    total = added([block.drift for block in found])
+    assert {name: count for name, count in total.items() if count} == {"drifted_files": 1, "new_columns": 1}
+    rows, refused = (sum(counts) for counts in zip(*((len(b.rows), b.refused.num_rows) for b in found), strict=True))
+    assert (rows + refused, rows < 18) == (18, policy == "divert")
+    assert rows >= 6, "what was read before it was known stays"
+
+
+def test_any_number_of_new_columns(tmp_path: Path):
+    place = lines(tmp_path / "in", [{**ROW, f"k{i}": i} for i in range(300)])
+    assert counters(read(place, "json", on_drift="widen").run())["new_columns"] == 300
+
+
+def test_a_name_that_is_no_text(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text(json.dumps(ROW) + "\n" + json.dumps({**ROW, "\ud800": 1}) + "\n")
+    assert counters(read(str(tmp_path / "in"), "json", on_drift="widen").run())["new_columns"] == 1
+    with pytest.raises(SchemaDrift):
+        read(str(tmp_path / "in"), "json", on_drift="raise").run()
+
+
+def change(op: str, after: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    return {"op": op, "before": {"id": 1} if op == "d" else None, "after": after, "ts_ms": 1, **more}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_changes_of_debezium_in_files_have_the_policy(tmp_path: Path, wrapped: bool):
+    """Their columns are those of the rows that they describe; a deletion need not have all."""
+    changes = [[change("c", {"id": 1, "v": "a"}), change("d", None)], [change("c", {"id": 2, "w": "b"}, other=1)]]
+    place = lines(tmp_path / "in", *([{"payload": c} if wrapped else c for c in file] for file in changes))
+
+    def log(**options: Any) -> hr.Stream:
+        return hr.read_changes(
+            place, "id LONG, v STRING", key="id", encoding="debezium", format="json", order="name", **options
+        )
+
+    with pytest.raises(SchemaDrift, match="column 'v' is missing; column 'w' is new") as caught:
+        log(on_drift="raise").run()
+    assert caught.value.instead.startswith("rename={'w': 'v'}")
+    diverted = log(on_drift="divert").run()
+    assert counters(diverted) == dict.fromkeys(DRIFT_COUNTERS, 0) | {
+        "drifted_files": 1, "new_columns": 1, "missing_columns": 1, "diverted": 1
+    }  # fmt: skip
+    assert counters(log(on_drift="widen").run())["missing_columns"] == 1
+    assert counters(log().run())["missing_columns"] == 1
+    assert "b" in log(on_drift="raise", rename={"w": "v"}).run().cht()["v"].to_pylist()
+
+
+def test_changes_of_debezium_are_read_by_both_names(tmp_path: Path):
+    """A file that has a column by its new name already is read as it is."""
+    changes = [[change("c", {"id": 1, "v": "a"})], [change("c", {"id": 2, "w": "b"})]]
+    log = hr.read_changes(
+        lines(tmp_path / "in", *changes), "id LONG, v STRING", key="id", encoding="debezium", format="json",
+        order="name", rename={"w": "v"},
+    )  # fmt: skip
+    assert sorted(log.cht()["v"].to_pylist()) == ["a", "b"]
 
 
 def test_promises_say_nothing_about_the_payload(tmp_path: Path):

@@ -215,6 +215,15 @@ def test_infer(tmp_path: Path, format: str):
     assert str(inferred) == "a LONG, s STRING, t DATETIME, l ARRAY<LONG>"
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_column_that_is_there_twice_is_not_missing(tmp_path: Path, format: str):
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "b"])
+    path = write(tmp_path / "x", twice, format)
+    with pytest.raises(SchemaError, match="column 'b' appears twice in") as caught:
+        decoded(path, format, "a LONG, b LONG")
+    assert caught.value.allowed == "a, b, b"
+
+
 @pytest.mark.parametrize("filtered", [False, True])
 def test_a_flipped_byte_is_an_error_where_pages_have_checksums(tmp_path: Path, filtered: bool):
     path = tmp_path / "x.parquet"

@@ -18,7 +18,7 @@ from headrace.errors import SchemaDrift
 from headrace.io import drift
 from headrace.io.decoded import DecodedBlock
 from headrace.io.drift import DriftRules
-from headrace.io.json_shapes import WHOLE, Spans, shapes_of
+from headrace.io.json_shapes import WHOLE, ByteSpans, shapes_of
 from headrace.io.value_drift import ValueDrift
 from headrace.io.values import ValueDecoder, ValueFormat, encode_values
 from headrace.schema import Field, Schema
@@ -211,7 +211,7 @@ def text_of(value: object, separators: tuple[str, str], *, ascii: bool) -> bytes
 def test_differential_shapes_and_python(drawn: list[tuple[Any, tuple[str, str], bool, bytes]]):
     names = ("t", "price", "note")
     texts = [around + text_of(value, spaces, ascii=ascii) + around for value, spaces, ascii, around in drawn]
-    shapes = shapes_of(Spans.of(pa.array(texts, pa.binary())), names)
+    shapes = shapes_of(ByteSpans.of(pa.array(texts, pa.binary())), names)
     for row, (value, *_) in enumerate(drawn):
         assert (shapes.known[row] > 0) == isinstance(value, dict)
         if shapes.known[row] == WHOLE:
@@ -223,7 +223,7 @@ def test_differential_shapes_and_python(drawn: list[tuple[Any, tuple[str, str], 
 
 @given(st.lists(st.binary(max_size=12) | st.text('{}[]":,\\ t1', max_size=14).map(str.encode), max_size=6))
 def test_no_bytes_lead_the_scan_astray(texts: list[bytes]):
-    shapes = shapes_of(Spans.of(pa.array(texts, pa.binary())), ("t", "1"))
+    shapes = shapes_of(ByteSpans.of(pa.array(texts, pa.binary())), ("t", "1"))
     for row, text in enumerate(texts):
         try:
             value = json.loads(text)

@@ -6,8 +6,9 @@ operators with the same fingerprint compute the same over the same input, so the
 progress of a source (the delay, what happens to late rows) decides which rows are admitted from now on, and not what
 the state of operators means: so operators are compared by their *bases*, fingerprints that leave the policies out.
 
-A source is known by its origin. One that reads other columns than before, or filters rows as it reads them, continues
-where the old one has stopped. A source is *new* if no source of the old query had its origin: it begins at its start.
+A source is known by its origin, and files by their place. One that reads other columns than before, or reads them in
+another way, or filters rows as it reads them, continues where the old one has stopped. A source is *new* if no source
+of the old query had its origin: it begins at its start.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headrace.errors import CheckpointError
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import local_path
 from headrace.io.origins import AdapterRead, Files
+from headrace.io.secrets import shown_place
 from headrace.io.sinks import FileSink, Sink
 from headrace.plan.nodes import Node, Source
 from headrace.plan.policies import Arrival, Heartbeat
@@ -57,6 +59,7 @@ def description(line: Line, sinks: Sequence[Sink], root: str) -> dict[str, Any]:
         "nodes": [node.fingerprint for node in line.nodes],
         "bases": list(_bases(line).values()),
         "origins": {source.fingerprint: str(source.origin) for source in line.sources},
+        "places": {source.fingerprint: _place_of(source) for source in line.sources},
         "outputs": [
             {"stream": output.input.fingerprint, "place": sink_place(sink, root), "form": _whole_form(sink)}
             for output, sink in zip(line.outputs, sinks, strict=False)  # without sinks in tests of claims
@@ -84,6 +87,12 @@ def _bases(line: Line) -> dict[str, str]:
         parts = [text, node.marks, str(node.schema), *(found[child.fingerprint] for child in node.inputs)]
         found[node.fingerprint] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return found
+
+
+def _place_of(source: Source) -> str:
+    """What a source reads, however it reads it."""
+    origin = source.origin
+    return f"files {shown_place(origin.path)}" if isinstance(origin, Files) and not origin.label else str(origin)
 
 
 def sink_place(sink: Sink, root: str) -> str:
@@ -179,10 +188,16 @@ class QueryChange:
 
     @cached_property
     def old_sources(self) -> dict[str, list[str]]:
-        """For every source, by fingerprint, the old sources with its origin; none for a new one."""
+        """For every source, by fingerprint, the old sources with its origin; none for a new one.
+
+        Files that are read with other options, such as a `rename`, are still the same files: so if no old source has
+        the origin, those of its place have it.
+        """
         origins: Mapping[str, str] = self.stored["origins"]
+        places: Mapping[str, str] = self.stored.get("places", {})
         return {
             source.fingerprint: [old for old, origin in origins.items() if origin == str(source.origin)]
+            or [old for old, place in places.items() if place == _place_of(source)]
             for source in self.line.sources
         }
 

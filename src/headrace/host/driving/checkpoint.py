@@ -51,7 +51,8 @@ from headrace.store.storage import LocalStorage, Storage
 from headrace.version import VERSION
 
 __all__ = [
-    "SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about", "spilled",
+    "SCRATCH", "Checkpoint", "checked_place", "create_about", "difference", "read_about", "replace_about",
+    "spilled_into",
 ]  # fmt: skip
 
 _log = logging.getLogger("headrace")
@@ -302,7 +303,7 @@ class Checkpoint:
 
     def spill(self, events: Events) -> Files:
         """Write events in memory to files, one per batch, in order."""
-        return spilled(events, self.root, self.place)
+        return _spilled(events, self.root, self.place)
 
     def close(self) -> None:
         """Release the lock; remove a temporary checkpoint."""
@@ -311,7 +312,12 @@ class Checkpoint:
             self._temporary.cleanup()
 
 
-def spilled(events: Events, root: Storage, place: str) -> Files:
+def spilled_into(folder: str, events: Events) -> Files:
+    """Write events in memory to files of a temporary folder, one per batch, in order."""
+    return _spilled(events, LocalStorage(folder, durable=False), folder)
+
+
+def _spilled(events: Events, root: Storage, place: str) -> Files:
     """Write events in memory to files of a storage that is at this place, one per batch, in order."""
     folder = f"events/{str(events).replace(' ', '-').replace('#', '')}"
     complete = f"{folder}/_whole"
@@ -341,8 +347,13 @@ def _ipc_file(table: pa.Table) -> pa.Buffer:
 
 
 def _plans(stored: dict[str, Any], own: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """The plans of two descriptions, with the versions of their modules if both have them: from 0.2.0 on."""
+    """The plans of two descriptions, with the versions of their modules if both have them: from 0.2.0 on.
+
+    Operators do not show all columns of their sources: so the sources are there, too, if nothing else differs.
+    """
     parts = ("plan", "modules") if "modules" in stored else ("plan",)
+    if all(stored[part] == own[part] for part in parts):
+        parts = ("sources",)
     before, now = ([line for part in parts for line in about[part]] for about in (stored, own))
     return before, now
 
