@@ -38,7 +38,10 @@ def go(session: DebugSession, steps: Sequence[tuple[str, int]]) -> None:
     for step, number in steps:
         if step == "break":
             operator = session.operators[number % len(session.operators)].number
-            [session.break_at, session.break_at_retraction, session.break_at_late][number % 3](operator)
+            if number % 3 == 2:
+                session.break_at_late()
+            else:
+                [session.break_at, session.break_at_retraction][number % 3](operator)
         else:
             getattr(session, step)()
             assert session.trace.history().num_rows >= 0

@@ -46,6 +46,14 @@ class RemoteCall:
 
     folder: tempfile.TemporaryDirectory[str]
 
+    def ready(self) -> None:
+        """Wait until its process is there; it waits for `begin`."""
+        self._await("ready")
+
+    def begin(self) -> None:
+        """Let a process that waits make the call."""
+        self._place("begin").touch()
+
     def kill(self) -> None:
         """Kill the process now."""
         self._await("pid")
@@ -68,20 +76,29 @@ class RemoteCall:
         return value
 
     def _await(self, name: str) -> None:
-        deadline = time.monotonic() + _PATIENCE
-        while not self._place(name).exists():
-            if time.monotonic() > deadline:
-                raise HostError(f"a call in another process did not end within {_PATIENCE:.0f} s")
-            time.sleep(0.002)
+        _await(self._place(name))
 
     def _place(self, name: str) -> Path:
         return Path(self.folder.name) / name
 
 
-def start_call(function: Callable[..., Any], *given: Any, dies_at: int | None = None) -> RemoteCall:
-    """Start a call of a function of a module; with `dies_at`, the process dies before that line of the adapter."""
+def _await(file: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise HostError(f"a call in another process did not go on within {_PATIENCE:.0f} s")
+        time.sleep(0.002)
+
+
+def start_call(
+    function: Callable[..., Any], *given: Any, dies_at: int | None = None, waits: bool = False
+) -> RemoteCall:
+    """Start a call of a function of a module; with `dies_at`, the process dies before that line of the adapter.
+
+    With `waits`, its process makes the call when it is told to begin.
+    """
     folder = tempfile.TemporaryDirectory(prefix="headrace-call-", ignore_cleanup_errors=True)
-    (Path(folder.name) / "request").write_bytes(pickle.dumps((function, given, dies_at)))
+    (Path(folder.name) / "request").write_bytes(pickle.dumps((function, given, dies_at, waits)))
     origin = _running()
     assert origin.stdin is not None
     origin.stdin.write(f"{folder.name}\n".encode())
@@ -147,7 +164,10 @@ def _watch(folder: Path) -> NoReturn:
 
 def _run(folder: Path) -> NoReturn:
     try:
-        function, given, dies_at = pickle.loads((folder / "request").read_bytes())  # noqa: S301 - from our parent
+        function, given, dies_at, waits = pickle.loads((folder / "request").read_bytes())  # noqa: S301 - our parent's
+        if waits:
+            (folder / "ready").touch()
+            _await(folder / "begin")
         if dies_at is not None:
             _Lines(given[0], dies_at, folder / "where").begin()
         result = "returned", function(*given)

@@ -278,7 +278,11 @@ def _race(check: _SinkCheck) -> None:
         for batch in range(3):
             delivery, table = place.id(0, batch), rows.rows(0, batch)
             place.expect(delivery, table, " by two processes at once")
-            calls = [start_call(deliver_patiently, place.sink, [(delivery, table)]) for _ in range(2)]
+            calls = [start_call(deliver_patiently, place.sink, [(delivery, table)], waits=True) for _ in range(2)]
+            for call in calls:
+                call.ready()
+            for call in calls:
+                call.begin()
             failures = []
             for call in calls:
                 try:
