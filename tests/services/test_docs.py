@@ -22,7 +22,7 @@ def test_examples_run_with_services(page: Path, broker: Broker, database: Databa
     places = {"localhost:9092": broker.bootstrap}
     if "PostgreSQL\n" in text:
         places["postgresql://localhost/shop"] = database.create_database(f"shop_{page.stem.lower()}")
-    wanted = [topic for topic in ("trades", "people", "bids") if f'"{topic}"' in text]
+    wanted = [topic for topic in ("trades", "people", "bids", "ticks") if f'"{topic}"' in text]
     for topic in wanted:
         broker.create_topic(topic, 2, {})
     assert run(page, services=places) > 0
