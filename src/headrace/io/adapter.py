@@ -97,6 +97,11 @@ class SourceAdapter(Configured):
         """The table, if the rows are always changes of one."""
         return None
 
+    @property
+    def read_place(self) -> str:
+        """What is read, however its rows are read: offsets of the same place go on after an upgrade."""
+        return str(self)
+
     def as_log(self, encoding: str) -> SourceAdapter:  # noqa: ARG002 - for places whose rows depend on it
         """The source that reads the changes of a table in this encoding (`keyed_changes.py`)."""
         return self

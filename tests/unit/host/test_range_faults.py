@@ -7,14 +7,17 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.errors import StoreError, Unavailable
+from headrace.errors import CheckpointError, SourceError, StoreError, Unavailable
 from headrace.host.driving import ranges
+from headrace.host.driving.query import Query
 from headrace.host.driving.ranges import RangePositions
 from headrace.io import adapter as adapters
 from headrace.io.adapter import Offsets, ReadRange, SourceAdapter
@@ -139,6 +142,49 @@ def test_what_is_read_and_not_committed_is_not_acknowledged(tmp_path: Path, monk
     again.stop()
     assert place.acknowledged[-1] == {"a": 9}
     assert [counts["accepted"] for counts in again.counts.values()] == [9]
+
+
+@dataclass(frozen=True)
+class Topic(Place):
+    """A place whose text shows its columns, as that of a topic does; rows before `first` have expired."""
+
+    form: str = "t"
+    first: list[int] = field(default_factory=lambda: [0])
+
+    def __str__(self) -> str:
+        return f"topic, {self.form}"
+
+    @property
+    def read_place(self) -> str:
+        return "topic"
+
+    def offsets(self, positions: Mapping[str, int]) -> Mapping[str, Offsets]:  # noqa: ARG002 - of all adapters
+        return {name: Offsets(self.first[0], end) for name, end in self.ends.items()}
+
+    def begin(self, partition: str, available: Offsets) -> int:  # noqa: ARG002 - of all adapters
+        return available.first
+
+
+def test_a_backfill_knows_a_topic_that_has_other_columns(tmp_path: Path):
+    """As another source it would begin anew: what has expired would be missing without a word."""
+    state, out = str(tmp_path / "state"), hr.files(str(tmp_path / "out"), format="parquet", encoding="changes")
+
+    def step(place: Topic, **options: Any) -> Query:
+        stream = hr.read_source(place, lifetime=hr.point("t"), progress=hr.advance(delay=0))
+        query = stream.where(hr.col("t") >= 0).start(out, host="local", checkpoint=state, **options)
+        query.process_all_available()
+        query.stop()
+        return query
+
+    step(Topic(ends={"a": 5}))
+    with pytest.raises(CheckpointError, match="belongs to another query"):
+        step(Topic(ends={"a": 5}, form="t, more"))
+    with pytest.raises(SourceError, match="3 offsets of a are no longer stored"):
+        step(Topic(ends={"a": 5}, form="t, more", first=[3]), upgrade="backfill")
+    (counts,) = step(Topic(ends={"a": 7}, form="t, more"), upgrade="backfill").counts.values()
+    assert counts["accepted"] == 7
+    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in sorted(tmp_path.glob("out/batch-*/*.parquet")))
+    assert sorted(rows["t"].to_pylist()) == list(range(7)), "no answer has changed"
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,12 @@ class KafkaSource(SourceAdapter):
     __repr__ = __str__
 
     @property
+    def read_place(self) -> str:
+        """The topics, and where they begin: offsets do not depend on columns and formats."""
+        what = f"pattern {self.pattern}" if self.pattern is not None else ", ".join(self.topics)
+        return f"kafka({what}; start {_shown(self.start)})"
+
+    @property
     def _place(self) -> TopicPlace:
         place: TopicPlace = client_module("discovery", SourceError).TopicPlace(
             self._connection, self.topics, self.pattern, self.isolation

@@ -6,7 +6,7 @@ operators with the same fingerprint compute the same over the same input, so the
 progress of a source (the delay, what happens to late rows) decides which rows are admitted from now on, and not what
 the state of operators means: so operators are compared by their *bases*, fingerprints that leave the policies out.
 
-A source is known by its origin, and files by their place. One that reads other columns than before, or reads them in
+A source is known by its origin, or by its place. One that reads other columns than before, or reads them in
 another way, or filters rows as it reads them, continues where the old one has stopped. A source is *new* if no source
 of the old query had its origin: it begins at its start.
 """
@@ -92,6 +92,8 @@ def _bases(line: Line) -> dict[str, str]:
 def _place_of(source: Source) -> str:
     """What a source reads, however it reads it."""
     origin = source.origin
+    if isinstance(origin, AdapterRead):
+        return origin.adapter.read_place
     return f"files {shown_place(origin.path)}" if isinstance(origin, Files) and not origin.label else str(origin)
 
 
@@ -190,8 +192,8 @@ class QueryChange:
     def old_sources(self) -> dict[str, list[str]]:
         """For every source, by fingerprint, the old sources with its origin; none for a new one.
 
-        Files that are read with other options, such as a `rename`, are still the same files: so if no old source has
-        the origin, those of its place have it.
+        Files that are read with other options, such as a `rename`, are still the same files, and topics with other
+        columns the same topics: so if no old source has the origin, those of its place have it.
         """
         origins: Mapping[str, str] = self.stored["origins"]
         places: Mapping[str, str] = self.stored.get("places", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -108,3 +109,13 @@ def test_drift_is_no_part_of_the_query() -> None:
     assert str(judged) == str(plain)
     with pytest.raises(PlanError, match="an adapter has its own"):
         hr.read_changes(plain, "n LONG", key="n", encoding="upsert", on_drift="widen", at="n")
+
+
+def test_the_place_of_a_topic_does_not_depend_on_how_it_is_read() -> None:
+    """Its offsets go on, when an upgrade reads other columns of it."""
+    plain = KafkaSource("localhost:9092", ("t",), "n LONG")
+    others = KafkaSource("localhost:9092", ("t",), "n LONG, more STRING", format=ValueFormat("csv"), tombstones=True)
+    assert str(plain) != str(others)
+    assert plain.read_place == others.read_place
+    for another in (KafkaSource("localhost:9092", ("u",), "n LONG"), replace(plain, start="latest")):
+        assert plain.read_place != another.read_place
