@@ -26,6 +26,7 @@ from rich.text import Text
 
 from headrace.border import LIFETIME, as_ticks, is_shown
 from headrace.changes import Changes
+from headrace.display.words import printable
 from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
@@ -96,7 +97,7 @@ def show_table(table: pa.Table, rows: int) -> None:
         raise PlanError("this is not a number of rows", given=rows, allowed="a whole number from 1 on", instead="20")
     more = table.num_rows - rows
     lines = [*drawn_lines(table.slice(0, rows)), *([f"… and {more} more"] if more > 0 else [])]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(printable("\n".join(lines)) + "\n")
 
 
 def drawn_lines(table: pa.Table, *, sql: bool = False) -> Iterator[str]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from headrace.border import shown
 from headrace.changes import Changes
 from headrace.columnar import concat, factorize
-from headrace.display.words import clipped, counted
+from headrace.display.words import clipped, counted, printable
 from headrace.errors import PlanError
 from headrace.io.console import drawn_lines
 from headrace.tracing.plain import plain_table
@@ -147,7 +147,7 @@ class Comparison:
         lines += [f"  {line}" for line in drawn_lines(apart)] if apart.num_rows else []
         if (more := self.answers.num_rows - _SHOWN) > 0:
             lines.append(f"  … {counted(more, 'row')} more")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def as_dict(self) -> dict[str, Any]:
         """The tables `operators` and `answers` as plain values, for JSON."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.display.words import clipped, counted
+from headrace.display.words import clipped, counted, printable
 from headrace.errors import TraceError
 from headrace.expr import Expr
 from headrace.expr.nodes import Call, Column, Literal
@@ -137,7 +137,7 @@ class WhyNot:
             for event in reason.instead:
                 lines.append("      instead:")
                 lines += [f"        {line}" for line in repr(Why(event)).splitlines()]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def _plain_reason(reason: Reason) -> dict[str, Any]:
