@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.literals import format_date, format_interval
+from headrace.literals import format_date, format_interval, printable
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import STAMPS, Schema
 
-__all__ = ["clipped", "columns_text", "counted", "plan_text", "printable", "value_text"]
+__all__ = ["clipped", "columns_text", "counted", "plan_text", "value_text"]
 
 _LINE = 110
 _COLUMNS = 12
-#: Characters with which values could steer a terminal, or turn the direction of a line; not lines and tabs.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def clipped(words: str, most: int = _LINE) -> str:
     """Words without their end, where they are too long, as one line."""
     line = printable(" ".join(words.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def printable(text: str) -> str:
-    """A text for a terminal: values of users do nothing there, their control characters are written as in Python."""
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -26,11 +26,10 @@ from rich.text import Text
 
 from headrace.border import LIFETIME, as_ticks, is_shown
 from headrace.changes import Changes
-from headrace.display.words import printable
 from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
-from headrace.literals import format_date, sql_text
+from headrace.literals import format_date, printable, sql_text
 from headrace.progress import Progress
 from headrace.time import BEGINNING, INFINITY, format_ticks
 

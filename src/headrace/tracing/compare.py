@@ -23,9 +23,10 @@ import pyarrow as pa
 from headrace.border import shown
 from headrace.changes import Changes
 from headrace.columnar import concat, factorize
-from headrace.display.words import clipped, counted, printable
+from headrace.display.words import clipped, counted
 from headrace.errors import PlanError
 from headrace.io.console import drawn_lines
+from headrace.literals import printable
 from headrace.tracing.plain import plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.wide import beside, wide

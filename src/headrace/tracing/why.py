@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from headrace.border import shown
 from headrace.changes import Changes
-from headrace.display.words import clipped, counted, printable, value_text
+from headrace.display.words import clipped, counted, value_text
+from headrace.literals import printable
 from headrace.operators.reference.lineage import Histories, Question, WantedEvent, losses, stems
 from headrace.operators.reference.rows import Row, row_identity, table_of
 from headrace.plan.base import walk

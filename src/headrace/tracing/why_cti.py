@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.display.words import clipped, printable
+from headrace.display.words import clipped
+from headrace.literals import printable
 from headrace.operators.reference.lineage import WantedEvent
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.windows import windows_over

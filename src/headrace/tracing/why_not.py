@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.display.words import clipped, counted, printable
+from headrace.display.words import clipped, counted
 from headrace.errors import TraceError
 from headrace.expr import Expr
 from headrace.expr.nodes import Call, Column, Literal
 from headrace.expr.pushdown import conjuncts
+from headrace.literals import printable
 from headrace.operators.reference.lineage import Cause, Loss, Question, WantedEvent, losses, rows_of_changes
 from headrace.operators.reference.rows import Row, row_identity
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
