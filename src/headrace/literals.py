@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["format_date", "format_interval", "sql_text"]
+__all__ = ["format_date", "format_interval", "printable", "sql_text"]
+
+#: Characters with which values could steer a terminal, or turn the direction of a line; not lines and tabs.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def format_date(value: datetime) -> str:
@@ -28,6 +32,15 @@ def format_interval(value: timedelta) -> str:
     parts = "" if rest % 1_000_000 == 0 else f".{rest % 1_000_000:06d}"
     sign = "-" if value < timedelta(0) else ""
     return f"{sign}{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1_000_000:02d}{parts}"
+
+
+def printable(text: str) -> str:
+    r"""A text for a terminal: values of users do nothing there, their control characters are written as in Python.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def sql_text(value: object) -> str:

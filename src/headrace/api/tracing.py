@@ -72,5 +72,16 @@ def trace_checkpoint(
     given = [one if isinstance(one, tuple) else (one, None) for one in (stream, *others)]
     nodes = checked_streams({str(number): one for number, (one, _) in enumerate(given)})
     pairs = [(followed(node), sink) for node, (_, sink) in zip(nodes.values(), given, strict=True)]
-    chosen = None if batches is None else BatchRange(*batches)
+    chosen = None if batches is None else _batch_range(batches)
     return TracedRun(record_replay(Replay(checkpoint, pairs, chosen), state=state))
+
+
+def _batch_range(batches: Any) -> BatchRange:
+    if not isinstance(batches, tuple) or len(batches) != 2 or any(type(number) is not int for number in batches):
+        raise PlanError(
+            "these are not numbers of batches",
+            given=batches,
+            allowed="the first and the last",
+            instead="batches=(2, 4)",
+        )
+    return BatchRange(*batches)

@@ -142,7 +142,7 @@ class TraceData:
         """Why a row is there: the steps back to the inputs, each with its place. Of a removal, why it was there."""
         found, event, weight = self._row(operator, batch, row, at)
         when = batch if weight > 0 else batch - 1
-        if when < 0:
+        if when < 0 or (weight < 0 and not self._was_there(found, event, when)):
             raise TraceError("this event was added and taken back in one batch", given=event_text(found, event))
         explainer = self._explainers(when)
         return self._steps(complete(explainer, explainer.why(found, event)))
@@ -165,6 +165,8 @@ class TraceData:
                 given=event_text(found, event),
                 instead="smaller batches",
             )
+        if self._count_in(found, event, batch) >= 0:
+            raise TraceError("this event was taken back and added again in one batch", given=event_text(found, event))
         return self._steps(why_removed(self.record, found, event, batch), removed=True)
 
     def forward(self, operator: int, batch: int, row: int, at: str = "changes") -> dict[str, Any]:
@@ -342,6 +344,12 @@ class TraceData:
             sum(p.batch <= batch for p in places.find(event, removals=removals)) for removals in (False, True)
         )
         return added > gone
+
+    def _count_in(self, operator: TracedOperator, event: Row, batch: int) -> int:
+        """How many more changes of a batch added an event than took it back."""
+        places = self.record.places_of(operator)
+        added, gone = (places.find(event, removals=removals) for removals in (False, True))
+        return sum(place.batch == batch for place in added) - sum(place.batch == batch for place in gone)
 
     def _changes_of(self, operator: int, batch: int) -> Changes:
         found = self.record.operator(operator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.literals import format_date, format_interval
+from headrace.literals import format_date, format_interval, printable
 from headrace.plan.nodes import Admit, Node, sources_of
 from headrace.schema import STAMPS, Schema
 
@@ -17,7 +17,7 @@ _COLUMNS = 12
 
 def clipped(words: str, most: int = _LINE) -> str:
     """Words without their end, where they are too long, as one line."""
-    line = " ".join(words.split())
+    line = printable(" ".join(words.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 

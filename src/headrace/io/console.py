@@ -29,7 +29,7 @@ from headrace.changes import Changes
 from headrace.errors import PlanError
 from headrace.io.sinks import Console, ticks_of
 from headrace.io.upserts import BATCH, OP
-from headrace.literals import format_date, sql_text
+from headrace.literals import format_date, printable, sql_text
 from headrace.progress import Progress
 from headrace.time import BEGINNING, INFINITY, format_ticks
 
@@ -96,7 +96,7 @@ def show_table(table: pa.Table, rows: int) -> None:
         raise PlanError("this is not a number of rows", given=rows, allowed="a whole number from 1 on", instead="20")
     more = table.num_rows - rows
     lines = [*drawn_lines(table.slice(0, rows)), *([f"… and {more} more"] if more > 0 else [])]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(printable("\n".join(lines)) + "\n")
 
 
 def drawn_lines(table: pa.Table, *, sql: bool = False) -> Iterator[str]:

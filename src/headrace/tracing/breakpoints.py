@@ -270,7 +270,7 @@ class Breakpoints:
 
     def find(self, number: int) -> Breakpoint:
         """The one with this number."""
-        if number not in self._all:
+        if type(number) is not int or number not in self._all:
             raise TraceError(
                 "there is no such breakpoint",
                 given=number,

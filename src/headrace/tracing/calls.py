@@ -51,6 +51,8 @@ class AtCall(Breakpoint):
 
 def calls_named(operators: Sequence[TracedOperator], name: str) -> AtCall:
     """A breakpoint at a function, a module or one of its methods: `"mid"`, `"MyAverage"`, `"MyAverage.add"`."""
+    if not isinstance(name, str):
+        raise TraceError("a call is named by a text", given=name, allowed="the name of a function, or of a method")
     found: dict[str, tuple[set[CodeType], list[TracedOperator]]] = {}
     limited = set[str]()
     for operator in operators:

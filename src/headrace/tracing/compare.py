@@ -26,6 +26,7 @@ from headrace.columnar import concat, factorize
 from headrace.display.words import clipped, counted
 from headrace.errors import PlanError
 from headrace.io.console import drawn_lines
+from headrace.literals import printable
 from headrace.tracing.plain import plain_table
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.wide import beside, wide
@@ -147,7 +148,7 @@ class Comparison:
         lines += [f"  {line}" for line in drawn_lines(apart)] if apart.num_rows else []
         if (more := self.answers.num_rows - _SHOWN) > 0:
             lines.append(f"  … {counted(more, 'row')} more")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def as_dict(self) -> dict[str, Any]:
         """The tables `operators` and `answers` as plain values, for JSON."""

@@ -31,7 +31,7 @@ from headrace.tracing.breakpoints import (
 )
 from headrace.tracing.calls import calls_named
 from headrace.tracing.given import given_time
-from headrace.tracing.inputs import InputEdit, RecordedInput, Rows, reading_of
+from headrace.tracing.inputs import InputEdit, RecordedInput, Rows, check_change, reading_of
 from headrace.tracing.record import TRACED_RULES, TracedOperator, TraceRecord
 from headrace.tracing.stepping import Pause, SteppedRun, Until
 from headrace.tracing.traced import TracedRun
@@ -207,6 +207,7 @@ class DebugSession:
         changed rows. `original` is the run without changes.
         """
         source = self._plan.source_of(self._operator(operator))
+        check_change(batch, replace, add)
         gone = None if remove is None else self._rows_named(source, remove)
         other = None if replace is None else (self._rows_named(source, replace[0]), replace[1])
         edit = InputEdit(source, batch, gone, other, add)
@@ -220,6 +221,8 @@ class DebugSession:
 
         Breakpoints at operators and calls are deleted, since the operators are others.
         """
+        if not isinstance(getattr(stream, "node", None), Node):
+            raise TraceError("this is not a query", given=stream, allowed="a stream")
         line = self._line_of(stream.node)
         with self._turn():
             done = self._run.batches

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.display.words import clipped, counted
 from headrace.errors import TraceError
-from headrace.expr import Expr, evaluate
+from headrace.expr import Expr, evaluate, has_aggregates
 from headrace.operators.reference.lineage import Histories
 from headrace.operators.reference.rows import Row, row_identity
 from headrace.plan.nodes import Where
@@ -91,6 +91,12 @@ def check_condition(operator: TracedOperator, condition: Any) -> None:
             given=f"{clipped(repr(condition), 100)} ({type(condition).__name__})",
             allowed="values of columns, or a condition: an expression",
             instead="symbol='A', {'symbol': 'A'}, or col('price') > 11",
+        )
+    if has_aggregates(condition):
+        raise TraceError(
+            "a condition looks at one event, and this is about many",
+            given=clipped(str(condition), 100),
+            allowed="expressions without aggregates",
         )
     Where(operator.node, condition)
 

@@ -28,7 +28,7 @@ from headrace.plan.policies import Physical
 from headrace.schema import RESERVED, Schema, Type
 from headrace.time import ticks
 
-__all__ = ["InputEdit", "ReadBatch", "RecordedInput", "Rows", "reading_of"]
+__all__ = ["InputEdit", "ReadBatch", "RecordedInput", "Rows", "check_change", "reading_of"]
 
 #: Which rows of an input: those with these values, or those that fulfil a condition.
 Rows = Mapping[str, Any] | Expr
@@ -143,6 +143,25 @@ class RecordedInput:
         return RecordedInput(batches())
 
 
+def check_change(batch: Any, replaced: Any, added: Any) -> None:
+    """Raise unless these say which rows of an input are replaced, and which are added to which batch."""
+    if type(batch) is not int:
+        raise TraceError("this is not the number of a batch", given=batch, allowed="0, 1, 2, …")
+    if replaced is not None and not (
+        isinstance(replaced, tuple) and len(replaced) == 2 and isinstance(replaced[1], Mapping)
+    ):
+        raise TraceError(
+            "replace needs rows, and their other values",
+            given=clipped(repr(replaced), 100),
+            allowed="a pair",
+            instead="replace=({'price': 99.0}, {'price': 9.9})",
+        )
+    if not isinstance(added, (list, tuple)) or not all(isinstance(row, Mapping) for row in added):
+        raise TraceError(
+            "add needs rows", given=clipped(repr(added), 100), allowed="a list of dicts", instead="add=[{'price': 9.9}]"
+        )
+
+
 def _same_rows(old: Source, new: Source) -> bool:
     """Whether two sources read the same rows; their policies may differ."""
     return (old.origin, old.columns, old.pushed) == (new.origin, new.columns, new.pushed)
@@ -241,7 +260,10 @@ class InputEdit:
         named = Schema(tuple(columns[name] for name in values))
         times = {name for name in values if name in RESERVED or columns[name].type is Type.DATETIME} - {"kind"}
         plain = {name: ticks(values[name]) if values[name] is not None else None for name in times}
-        return read_plain({name: [value] for name, value in {**values, **plain}.items()}, named)
+        try:
+            return read_plain({name: [value] for name, value in {**values, **plain}.items()}, named)
+        except UnicodeEncodeError as error:  # half a character
+            raise TraceError("this text is not UTF-8", given=ascii(error.object), allowed="whole characters") from error
 
 
 def _same(column: pa.ChunkedArray, value: pa.Scalar) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -119,6 +119,7 @@ class TracedRun:
 
     def of(self, operator: int, *, batches: range | None = None) -> pa.Table:
         """The changes that one operator gave, with its columns; by default in all batches."""
+        self._check_batches(batches)
         return shown(self._table(self.record.operator(operator), batches), dates=self.record.dates)
 
     def history(self, operator: int | None = None, batch: int | None = None) -> pa.Table:
@@ -209,6 +210,12 @@ class TracedRun:
         Lateness and progress stay as they were, so that only the events themselves are missing. Physical events with
         one payload and start can be left out only together: `TraceError` if some of them are not given.
         """
+        given: tuple[Any, ...] = rows
+        if wrong := [row for row in given if not isinstance(row, tuple) or len(row) != 2]:
+            raise PlanError(
+                "this names no input event", given=wrong[0], allowed="pairs of the number of an operator and values",
+                instead="trace.without((1, {'symbol': 'A'}))",
+            )  # fmt: skip
         operators = [self.record.operator(number) for number, _ in rows]
         gone = [
             (operator, chosen_row(operator, self.record.changes_until(operator), values, {}))
@@ -222,6 +229,8 @@ class TracedRun:
         `.operators` has the first batch in which each pair of operators differs, `.differences(...)` the changes there,
         and `.answers` the rows that only one of the answers has, or both.
         """
+        if not isinstance(other, TracedRun):
+            raise PlanError("this is not a trace", given=other, allowed="a trace", instead="stream.trace()")
         return Comparison(self.record, other.record)
 
     def forward(self, row: Mapping[str, Any] | Expr | None = None, *, operator: int = 1, **columns: Any) -> pa.Table:
@@ -257,12 +266,17 @@ class TracedRun:
 
     def show(self, operator: int | None = None, *, batches: range | None = None, n: int = 20) -> None:
         """Print the changes of an operator, by default of the output; `batches` are some of the trace."""
-        for number in (*batches[:1], *batches[-1:]) if batches is not None else ():
-            self.record.number(number)
+        self._check_batches(batches)
         found = self.record.operator(operator) if operator is not None else self.record.output
         show_table(shown(self._table(found, batches), dates=self.record.dates), n)
 
     # --- parts -------------------------------------------------------------------------------------------------------
+
+    def _check_batches(self, batches: range | None) -> None:
+        if batches is not None and not isinstance(batches, range):
+            raise PlanError("these are not numbers of batches", given=batches, allowed="a range", instead="range(2, 5)")
+        for number in (*batches[:1], *batches[-1:]) if batches is not None else ():
+            self.record.number(number)
 
     def _fed_by(self, operator: TracedOperator) -> list[TracedOperator]:
         """The operators whose changes it gets; side outputs get none."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.border import shown
 from headrace.changes import Changes
 from headrace.display.words import clipped, counted, value_text
+from headrace.literals import printable
 from headrace.operators.reference.lineage import Histories, Question, WantedEvent, losses, stems
 from headrace.operators.reference.rows import Row, row_identity, table_of
 from headrace.plan.base import walk
@@ -148,7 +149,7 @@ class Why:
                 lines.append(f"{'  ' * (depth + 1)}… and {counted(more, 'cause')} more")
 
         add(self.root, 0, "")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 class Explainer:

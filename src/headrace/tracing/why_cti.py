@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.display.words import clipped
+from headrace.literals import printable
 from headrace.operators.reference.lineage import WantedEvent
 from headrace.operators.reference.rows import Row
 from headrace.operators.reference.windows import windows_over
@@ -110,7 +111,7 @@ class WhyCti:
         for step in self.steps():
             lines.append(f"  {step.text}")
             lines += [f"    event: {event.text}" for event in step.events]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def why_cti(record: TraceRecord, operator: TracedOperator, batch: int) -> WhyCti:

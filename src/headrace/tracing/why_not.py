@@ -17,6 +17,7 @@ from headrace.errors import TraceError
 from headrace.expr import Expr
 from headrace.expr.nodes import Call, Column, Literal
 from headrace.expr.pushdown import conjuncts
+from headrace.literals import printable
 from headrace.operators.reference.lineage import Cause, Loss, Question, WantedEvent, losses, rows_of_changes
 from headrace.operators.reference.rows import Row, row_identity
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
@@ -137,7 +138,7 @@ class WhyNot:
             for event in reason.instead:
                 lines.append("      instead:")
                 lines += [f"        {line}" for line in repr(Why(event)).splitlines()]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def _plain_reason(reason: Reason) -> dict[str, Any]:

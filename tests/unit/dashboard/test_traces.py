@@ -113,6 +113,18 @@ def test_a_removal_and_its_cause(data: TraceData):
         data.why_retracted(3, 4, 0)
 
 
+def test_removals_that_one_batch_made_up_for():
+    lines = "kind | le | re | re_new | k\ninsert | 1 | 9 | | a\ninsert | 1 | 9 | | b\n"
+    there_and_back = hr.events(f"{lines}insert | 2 | 6 | | y\nretract | 2 | 6 | 2 | y")
+    data = TraceData("back", there_and_back.trace(batch_rows=2))
+    with pytest.raises(TraceError, match="added and taken back in one batch"):
+        data.why(1, 1, at(data, 1, 1, -1))
+    shorter = hr.events(f"{lines}retract | 1 | 9 | 5 | a").set_duration(2)
+    data = TraceData("again", shorter.trace(batch_rows=2))
+    with pytest.raises(TraceError, match="taken back and added again in one batch"):
+        data.why_retracted(3, 1, at(data, 3, 1, -1))
+
+
 def test_lines_of_inputs(data: TraceData):
     (line,) = data.lines(1, 3, 0)["lines"]
     assert (Path(line["file"]).name, line["line"]) == ("ticks.csv", 5)

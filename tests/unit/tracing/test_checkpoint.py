@@ -166,7 +166,7 @@ def test_another_query_is_refused_with_what_differs(tmp_path: Path):
     with pytest.raises(CheckpointError, match="another query") as found:
         hr.trace_checkpoint(tmp_path / "state", sums(tmp_path / "in").where(col("n") > 1))
     assert "+ 1 Where n > 1" in str(found.value)
-    with pytest.raises(CheckpointError, match="has 1 outputs"):
+    with pytest.raises(CheckpointError, match="has 1 output"):
         hr.trace_checkpoint(tmp_path / "state", *[sums(tmp_path / "in")] * 2)
 
 

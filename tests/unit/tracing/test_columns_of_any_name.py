@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+
+import pytest
 
 import headrace as hr
 from headrace import col
 from headrace.dashboard.traces import TraceData
+from headrace.errors import HeadraceError
 
 NAMES = ("batch", "batch_value", "operator", "side", "weight", "<script>alert(1)</script>", "a.b", "q\"uo'te", "ü")
 ROWS = [{"le": le, "re": le + 5, **{name: le * 100 + i for i, name in enumerate(NAMES)}} for le in (1, 2, 3)]
@@ -59,6 +63,20 @@ def test_a_column_that_is_called_as_another_one_with_its_type():
     assert (other["v int64 int64"], other["v int64 int64 int64"], other["v int64"]) == (1, 2, None)
     assert trace.forward(v="one")["w"].to_pylist().count(1) == 1
     assert trace.changes.num_rows == trace.operators.to_pandas()["changes"].sum()
+
+
+def test_values_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]):
+    value = "a\x1b[2J\x07\x00\x9b \u202eb"
+    events = hr.events([{"le": 1, "re": 9, "k": value}, {"le": 2, "re": 9, "k": "c"}])
+    trace = events.trace()
+    trace.show()
+    texts = [capsys.readouterr().out, str(trace.why(k=value)), str(trace.compare(events.trace()))]
+    texts += [str(trace.why_not(k=f"{value}!"))]
+    with pytest.raises(HeadraceError) as raised:
+        trace.why()
+    for text in (*texts, str(raised.value)):
+        assert "a\\x1b[2J\\x07\\x00\\x9b \\u202eb" in text
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
 def test_questions_of_a_page():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +205,31 @@ def test_options_that_would_change_nothing_or_cannot_be_met(
     status, text = printed(tmp_path, monkeypatch, *options)
     assert status
     assert says in text
+
+
+def test_conditions_are_about_one_event():
+    trace = EVENTS.trace()
+    many = hr.count() > 2
+    with EVENTS.debug() as session:
+        for ask in (trace.why, trace.why_not, trace.why_retracted, trace.forward, partial(session.break_at, 2)):
+            with pytest.raises(TraceError, match="looks at one event"):
+                ask(many)
+
+
+def test_arguments_of_other_types_are_typed_errors(tmp_path: Path):
+    trace, session = EVENTS.trace(), EVENTS.debug()
+    change = session.change_input
+    wrong: list[Callable[[], Any]] = [
+        lambda: trace.of(1, batches=3), lambda: trace.of(1, batches=range(50, 60)), lambda: trace.show(1, batches=1),
+        lambda: trace.without({"v": 1}), lambda: trace.without((1, {"v": 1}, 3)), lambda: trace.compare(EVENTS),
+        lambda: session.change_query(3), lambda: session.break_at_call(3), lambda: session.delete([1]),
+        lambda: change(1, add={"v": 1}), lambda: change(1, add=3), lambda: change(1, replace=({"v": 1},)),
+        lambda: change(1, replace="v = 1"), lambda: change(1, batch="x", remove="v = 1"),
+        lambda: change(1, add=[{"k": "\ud800"}]),
+        *(partial(hr.trace_checkpoint, tmp_path, EVENTS, batches=one) for one in (0, (0,), (0.0, 1), (None, 1), "01")),
+    ]  # fmt: skip
+    with session:
+        for ask in wrong:
+            with pytest.raises((PlanError, TraceError)):
+                ask()
+        assert session.run().finished

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.display.words import counted
 from headrace.errors import CheckpointError, SourceError, TraceError
 from headrace.host.driving.checkpoint import Checkpoint, difference
 from headrace.host.driving.outputs import planned_outputs
@@ -200,8 +201,8 @@ def _line_of(folder: SavedCheckpoint, pairs: Sequence[Pair], buckets: int, *, ap
     names = [found[1] for line in about["plan"] if (found := _OUTPUT.fullmatch(line)) is not None]
     if len(names) != len(pairs):
         raise CheckpointError(
-            f"the query of this checkpoint has {len(names)} outputs",
-            given=f"{len(pairs)} streams",
+            f"the query of this checkpoint has {counted(len(names), 'output')}",
+            given=counted(len(pairs), "stream"),
             allowed=", ".join(names),
             instead="all its streams, in the order of the start",
         )
