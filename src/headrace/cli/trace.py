@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.api.stream import Stream
     from headrace.expr import Expr
+    from headrace.tracing.record import TracedOperator
     from headrace.tracing.traced import TracedRun
 
 __all__ = ["command"]
@@ -95,12 +96,17 @@ def command(
     }  # fmt: skip
     asked = next((name for name, value in questions.items() if value is not None), None)
     if server is not None:
-        for option, value in (questions | {"--at": at, "--checkpoint": checkpoint}).items():
+        for option, value in {"--compare": compare, "--checkpoint": checkpoint}.items():
             if value is not None:
                 raise PlanError("this option is not for queries of a server", given=option, instead="its dashboard")
-        _on_server(server, token, target, batches, batch_rows, operator=operator, rows=rows, save=save)
-        return
     _check_questions(questions, at)
+    if server is not None:
+        if batches is not None:
+            _batches(batches)
+        question = {} if asked is None else {"question": _name(asked), "condition": questions[asked] or None, "at": at}
+        options = {"batches": batches, "batch_rows": batch_rows}
+        _on_server(server, token, target, options, question, operator=operator, rows=rows, save=save)
+        return
     others = {"--operator": operator, "--batches": None if checkpoint is not None else batches}
     _check_options(asked, others, replayed=checkpoint is not None and batch_rows is not None)
     name, stream = find_stream(target, absolute=checkpoint is not None)
@@ -109,9 +115,15 @@ def command(
     trace = stream.trace(batch_rows=batch_rows) if checkpoint is None else _of_checkpoint(checkpoint, stream, chosen)
     if save is not None:
         _save({table: getattr(trace, table) for table in _TABLES}, save)
-    if asked is not None:
+    if compare is not None:
+        typer.echo(trace.compare(find_stream(compare)[1].trace(batch_rows=batch_rows)))
+    elif asked is not None:
+        # Imported here, since `headrace --help` does not need it.
+        from headrace.tracing.asking import ask
+
         text = questions[asked] or ""
-        _answer(trace, asked, text, operator=operator, batch=last, at=at, rows=rows, batch_rows=batch_rows)
+        found = ask(trace, _name(asked), lambda one: _condition(one, text), operator=operator, batch=last, at=at)
+        _print(found, rows)
     elif operator is not None or (chosen is not None and checkpoint is None):
         trace.show(operator, batches=chosen, n=rows)
     else:
@@ -119,26 +131,33 @@ def command(
 
 
 def _on_server(
-    url: str, token: str | None, query: str, batches: str | None, batch_rows: int | None, *, operator: int | None,
-    rows: int, save: Path | None,
+    url: str, token: str | None, query: str, options: Mapping[str, object], asked: Mapping[str, object], *,
+    operator: int | None, rows: int, save: Path | None,
 ) -> None:  # fmt: skip
-    """Print the trace of a query of a server, or the changes of an operator, or save its tables."""
-    # Imported here, since `headrace --help` does not need them.
-    from headrace.io.console import show_table
+    """Print the trace of a query of a server, the changes of an operator, or an answer; save its tables."""
+    # Imported here, since `headrace --help` does not need it.
     from headrace.server.client import connect
 
-    if batches is not None:
-        _batches(batches)
     with connect(url, token) as client:
-        options = {"batches": batches, "batch_rows": batch_rows}
-        if operator is not None:
-            (changes,) = client.trace(query, ("changes",), operator=operator, **options)
-            show_table(changes, rows)
-            return
-        text, *tables = client.trace(query, ("text", *(_TABLES if save is not None else ())), **options)
-    if save is not None:
-        _save(dict(zip(_TABLES, tables, strict=True)), save)
-    typer.echo(f"{query}: " + "\n".join(text["trace"].to_pylist()))
+        if save is not None:
+            _save(dict(zip(_TABLES, client.trace(query, _TABLES, **options), strict=True)), save)
+        table = "text" if operator is None or asked else "changes"
+        *_, found = client.trace(query, (table,), operator=operator, **options, **asked)
+    if asked or table == "changes":
+        lines = found.column_names == ["answer"]
+        _print("\n".join(found["answer"].to_pylist()) if lines else found, rows)
+    else:
+        typer.echo(f"{query}: " + "\n".join(found["trace"].to_pylist()))
+
+
+def _print(answer: str | pa.Table, rows: int) -> None:
+    # Imported here, since `headrace --help` does not need it.
+    from headrace.io.console import show_table
+
+    if isinstance(answer, str):
+        typer.echo(answer)
+    else:
+        show_table(answer, rows)
 
 
 def _save(tables: Mapping[str, pa.Table], folder: Path) -> None:
@@ -176,36 +195,17 @@ def _check_options(asked: str | None, options: Mapping[str, int | str | None], *
             raise PlanError(f"{asked} is about the whole run", given=f"{asked} with {option}", instead=asked or "")
 
 
-def _condition(trace: TracedRun, operator: int | None, text: str) -> Expr:
+def _name(option: str) -> str:
+    """The name of the question that an option asks."""
+    return option.removeprefix("--").replace("-", "_")
+
+
+def _condition(operator: TracedOperator, text: str) -> Expr:
     # Imported here, since `headrace --help` does not need it.
     from headrace.api.conditions import condition_of
     from headrace.api.stream import Stream
 
-    asked = trace.record.output if operator is None else trace.record.operator(operator)
-    return condition_of(Stream(asked.node), text)
-
-
-def _answer(
-    trace: TracedRun, asked: str, text: str, *, operator: int | None, batch: int | None, at: str | None, rows: int,
-    batch_rows: int | None,
-) -> None:  # fmt: skip
-    """Print the answer to a question."""
-    # Imported here, since `headrace --help` does not need it.
-    from headrace.io.console import show_table
-
-    if asked == "--why":
-        typer.echo(trace.why(_condition(trace, operator, text), operator=operator, batch=batch, at=at))
-    elif asked == "--why-not":
-        typer.echo(trace.why_not(_condition(trace, operator, text), operator=operator, batch=batch, at=at))
-    elif asked == "--why-retracted":
-        typer.echo(trace.why_retracted(_condition(trace, operator, text), operator=operator))
-    elif asked == "--why-cti":
-        typer.echo(trace.why_cti(operator, batch))
-    elif asked == "--forward":
-        number = 1 if operator is None else operator
-        show_table(trace.forward(_condition(trace, number, text), operator=number), rows)
-    else:
-        typer.echo(trace.compare(find_stream(text)[1].trace(batch_rows=batch_rows)))
+    return condition_of(Stream(operator.node), text)
 
 
 def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> TracedRun:

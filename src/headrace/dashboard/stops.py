@@ -1,25 +1,22 @@
 """Breakpoints in a trace that is there already: where its run would have stopped next.
 
 Pages of servers and of checkpoints have them. Nothing runs again, so a stop costs a look at the changes that are kept.
-A condition compares one column with a value: a whole expression of SQL could read files of the server.
+Conditions compare columns with values (`tracing/comparisons.py`).
 """
 
 from __future__ import annotations
 
 import json
-import operator as comparisons
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import pyarrow as pa
 
 from headrace.changes import Changes
 from headrace.display.words import clipped
 from headrace.errors import TraceError
-from headrace.expr import Expr, col, lit
 from headrace.time import NEG_INFINITY
 from headrace.tracing.breakpoints import AtCti, AtLate, AtOutput, AtRetraction, Breakpoint, Hit, OperatorStep
+from headrace.tracing.comparisons import comparisons_of
 from headrace.tracing.given import given_time
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.recording import RecordedBatch
@@ -27,11 +24,6 @@ from headrace.tracing.recording import RecordedBatch
 __all__ = ["breakpoints_of", "next_hits"]
 
 _MOST_BREAKPOINTS = 20
-_COMPARISON = re.compile(r'\s*("(?:[^"]|"")+"|\w+)\s*(<=|>=|<>|=|<|>)\s*(.+?)\s*', re.DOTALL)
-_SIGNS: Mapping[str, Callable[[Expr, Expr], Expr]] = {
-    "<": comparisons.lt, "<=": comparisons.le, "=": comparisons.eq,
-    "<>": comparisons.ne, ">=": comparisons.ge, ">": comparisons.gt,
-}  # fmt: skip
 
 
 def breakpoints_of(record: TraceRecord, text: str) -> list[Breakpoint]:
@@ -86,7 +78,7 @@ def _breakpoint(record: TraceRecord, given: Mapping[str, Any]) -> Breakpoint:
     if kind == "late":
         return AtLate(operator)
     if kind == "output" and operator is not None:
-        return AtOutput(operator, _condition(operator, when) if when else None)
+        return AtOutput(operator, comparisons_of(operator, when) if when else None)
     if kind == "cti" and operator is not None:
         return AtCti(
             operator, given_time(operator, "the CTI", int(when) if re.fullmatch(r"-?\d{1,18}", when) else when)
@@ -95,23 +87,3 @@ def _breakpoint(record: TraceRecord, given: Mapping[str, Any]) -> Breakpoint:
         "there is no such breakpoint", given=clipped(f"{kind} of {number}", 100),
         allowed="output or cti of an operator, retraction or late of one or any",
     )  # fmt: skip
-
-
-def _condition(operator: TracedOperator, text: str) -> Expr:
-    """A column compared with a value."""
-    names = operator.node.schema.names
-    parts = _COMPARISON.fullmatch(text)
-    name = parts[1] if parts is not None else ""
-    name = name[1:-1].replace('""', '"') if name.startswith('"') else name
-    if parts is None or name not in names:
-        raise TraceError(
-            "a breakpoint compares a column of its operator with a value", given=clipped(text, 100),
-            allowed=f"one of {', '.join(names)}, then < <= = <> >= or >, then a value", instead=f"{names[0]} = 1",
-        )  # fmt: skip
-    value = parts[3][1:-1].replace("''", "'") if re.fullmatch(r"'.*'", parts[3], re.DOTALL) else parts[3]
-    kind = operator.node.schema[name].type.arrow
-    try:
-        wanted = pa.scalar(value, pa.string()).cast(kind).as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeEncodeError) as error:
-        raise TraceError(f"this is no value of {name}", given=clipped(value, 100), allowed=str(kind)) from error
-    return _SIGNS[parts[2]](col(name), lit(wanted))

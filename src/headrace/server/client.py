@@ -86,7 +86,9 @@ class Client:
         """Tables of the trace of a query: text, operators, batches, edges, changes.
 
         Options: `batches="120..140"`, batches as they ran; else everything is computed again, with `batch_rows` rows in
-        a batch. `operator`: changes only of this one, by its number; 0 is that of the answer.
+        a batch. `operator`: changes only of this one, by its number; 0 is that of the answer. `question="why"`, or
+        why_not, why_retracted, why_cti, forward, about the event with a `condition="symbol = 'A'"` and `at` a time:
+        the answer is the last table.
         """
         given = {name: str(value) for name, value in options.items() if value is not None}
         found = self._tables(

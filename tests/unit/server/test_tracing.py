@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,11 @@ def test_the_total_of_a_table(tmp_path: Path):
         assert trace_query(server, "fixed").of(1).num_rows == 2
 
 
+def _asked(url: str, *options: str) -> str:
+    run = CliRunner().invoke(app, ["trace", "minutes", "--server", url, *options])
+    return f"{run.output}{run.exception or ''}"
+
+
 def test_by_http_and_the_command(tmp_path: Path):
     process = ServerProcess(HeadraceServer(tmp_path / "data", durable=False), port=0, postgres_port=None)
     process.start()
@@ -188,6 +194,16 @@ def test_by_http_and_the_command(tmp_path: Path):
         assert run.output.startswith("minutes: Trace of 3 batches, so far"), run.output
         run = CliRunner().invoke(app, ["trace", "recorded", "--server", process.http.url, "--operator", "1"])
         assert "pear" in run.output
+        said = partial(_asked, process.http.url)
+        assert "amount = 2" in said("--why", "item = 'pear' AND total >= 3", "--at", "2024-05-01T12:10:00Z")
+        assert "late: its sync time" in said("--why-not", "item = 'fig'", "--at", "2024-05-01T12:00:00Z")
+        assert "start of the first open window" in said("--why-cti")
+        assert "| 3 " in said("--forward", "amount = 2").splitlines()[2]  # the total
+        assert "an event that was taken back" in said("--why-retracted", "item = 'pear'")
+        assert "this is not an input" in said("--forward", "total = 3", "--operator", "2")
+        assert "compares columns of operator" in said("--why", "item IN (SELECT item FROM kinds)")
+        assert "belongs to a question" in said("--at", "2024-05-01T12:00:00Z")
+        assert "one question at a time" in said("--why", "total = 3", "--why-cti")
         saving = ["--server", process.http.url, "--save", str(tmp_path / "out")]
         assert CliRunner().invoke(app, ["trace", "recorded", *saving]).exit_code == 0
         saved = sorted(file.stem for file in (tmp_path / "out").iterdir())

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.display.words import clipped
 from headrace.errors import PlanError
+from headrace.tracing.comparisons import masked
 
 __all__ = ["Edit", "after_number", "edit_of", "number_of", "split_at", "split_when", "values_of"]
 
@@ -18,17 +19,10 @@ _EDIT = re.compile(
     r")(?:\s+from\s+batch\s+(?P<batch>\d{1,18}))?",
     re.IGNORECASE | re.DOTALL,
 )
-#: A text in quotes, or a name, as SQL writes it. The words of a command that are in it belong to the text.
-_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _EDITS = "N remove CONDITION, N replace CONDITION with x=1, N add x=1, y='a'; each with `from batch B`"
 
 #: The arguments of `DebugSession.change_input`, by name.
 Edit = dict[str, Any]
-
-
-def _masked(text: str) -> str:
-    """A command with other characters for its texts in quotes, so that its words are found, at their places."""
-    return _QUOTED.sub(lambda found: "_" * len(found[0]), text)
 
 
 def number_of(text: str, what: str = "operator") -> int:
@@ -52,14 +46,14 @@ def after_number(text: str) -> tuple[int | None, str]:
 
 def split_when(text: str) -> tuple[str, str | None]:
     """What stands before and after `when`."""
-    found = re.search(r"\bwhen\b", _masked(text), re.IGNORECASE)
+    found = re.search(r"\bwhen\b", masked(text), re.IGNORECASE)
     return (text[: found.start()].strip(), text[found.end() :].strip()) if found else (text.strip(), None)
 
 
 def split_at(text: str) -> tuple[str, str | None]:
     """What stands before `at TIME` at the end of a text, and the time."""
     text = text.strip()
-    found = re.fullmatch(r".+?(\s+at\s+)\S+", _masked(text), re.IGNORECASE | re.DOTALL)
+    found = re.fullmatch(r".+?(\s+at\s+)\S+", masked(text), re.IGNORECASE | re.DOTALL)
     return (text[: found.start(1)], text[found.end(1) :]) if found else (text, None)
 
 
@@ -79,7 +73,7 @@ def values_of(text: str) -> dict[str, Any]:
 def edit_of(text: str) -> tuple[int, Edit]:
     """The input and the change that `edit` names."""
     text = text.strip()
-    found = _EDIT.fullmatch(_masked(text))
+    found = _EDIT.fullmatch(masked(text))
     spans = {} if found is None else {name: found.span(name) for name in found.groupdict() if found[name] is not None}
     parts = {name: text[slice(*span)] for name, span in spans.items()}
     if not parts or (parts.get("what", "").lower() == "replace") != ("values" in parts):

@@ -1,0 +1,44 @@
+"""Conditions that pages and servers take: comparisons of columns with values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.errors import TraceError
+from headrace.expr import evaluate
+from headrace.tracing.comparisons import comparisons_of
+
+TABLE = pa.table({"t": [1, 2, 3], "k": ["a and b", "it's", "c"], "x": [5, 6, 7]})
+ROWS = hr.from_arrow(TABLE, lifetime=hr.point("t"))
+
+
+def fitting(text: str) -> list[int]:
+    found = TABLE["x"].filter(evaluate(comparisons_of(ROWS.trace().record.output, text), TABLE))
+    return sorted(found.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x > 5", [6, 7]),
+        ("k = 'a and b'", [5]),
+        ("k = 'a and b' and x < 6", [5]),
+        ("k = 'a and b' AND x > 5", []),
+        ("x >= 5\n And\tx <> 6", [5, 7]),
+        ("\"k\" = 'it''s'", [6]),
+    ],
+)
+def test_columns_are_compared_with_values(text: str, expected: list[int]):
+    assert fitting(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x > 5 AND", "AND", "x > 5 OR x < 2", "y = 1", "x", "x > (SELECT 1)", "k = 'a' AND nothing = 2", "x IN (1)",
+     "x = 1 AND EXISTS (SELECT * FROM FILE ('/etc/passwd'))"],
+)  # fmt: skip
+def test_nothing_else_is_a_condition(text: str):
+    with pytest.raises(TraceError):
+        comparisons_of(ROWS.trace().record.output, text)
