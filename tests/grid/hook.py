@@ -34,8 +34,11 @@ def kill() -> None:
 
 
 def pause() -> None:
-    """Stop this process until another one continues it."""
-    os.kill(os.getpid(), signal.SIGSTOP)
+    """Stop this process until another one continues it.
+
+    The signal is for this thread: one for the process may be taken by another thread, and this one would go on a bit.
+    """
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def disk_full() -> None:

@@ -42,7 +42,9 @@ def upgraded(cell: Cell, *faults: Fault) -> None:
     try:
         cell.live(upgrade="keep")
     except CheckpointError as error:  # an output lacks the last batch, which the query with all outputs must publish
-        cell.check_error(error, str(cell.folder))
+        cell.check_error(
+            error, (str(cell.folder), "not reached a service", "not reached a sink of the query's process")
+        )
         with_output(cell)
         cell.live(upgrade="keep")
 
@@ -76,14 +78,17 @@ def check_changed(cell: Cell) -> None:
 def backfilled(cell: Cell, pairs: Pairs | None = None) -> None:
     """A life that begins with a backfill. Memories are empty then, and get everything."""
     before, cell.kept = cell.kept, {}
-    try:
-        cell.live(pairs=pairs, upgrade="backfill")
-    except CheckpointError as error:  # the old query died before it knew that a service has its last batch
-        if "the last batch has not reached" not in str(error):
-            raise
-        cell.check_error(error, "start the query with the checkpoint once, stop it, and try again")
-        end(cell, cell.start(), before)
-        cell.live(pairs=pairs, upgrade="backfill")
+    for _ in range(5):
+        try:
+            cell.live(pairs=pairs, upgrade="backfill")
+        except CheckpointError as error:  # the old query ended before it knew that a service has its last batch
+            if "the last batch has not reached" not in str(error):
+                raise
+            cell.check_error(error, "start the query with the checkpoint once, stop it, and try again")
+            end(cell, cell.start(), before)  # which may be stopped before a service has a batch that it runs now
+        else:
+            return
+    raise Wrong("starts of the old query do not deliver its last batch")
 
 
 def end(cell: Cell, old: Query, before: dict[int, Any]) -> None:
