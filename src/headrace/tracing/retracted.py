@@ -2,12 +2,13 @@
 
 An operator takes an event back because one of its causes is gone, or because an event was added beside them: a row in
 its window, a partner of an unmatched part. The first is known from the causes; the second is found by the twin, which
-gives the event over its causes, and no longer gives it with the added event among them.
+gives the event over its causes, and no longer gives it with the added event among them. Where other events have a say,
+as in the top 2, the twin is asked over all events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,8 +24,10 @@ from headrace.tracing.why import INPUTS, CausalStep, Explainer, Why, event_text
 
 __all__ = ["why_removed", "why_retracted"]
 
-#: The most added events that are tried.
+#: The most changes of inputs that are tried, and events that they are tried over.
 _MOST = 2_000
+#: A change of an input: the input, the event, and how many copies were added.
+_Moved = tuple[int, Row, int]
 
 
 def why_retracted(
@@ -70,8 +73,11 @@ class _RemovalBatch:
             if self.net(inputs[cause.position], cause.row) < 0:
                 step.causes.append(("taken back", self.step(inputs[cause.position], cause.row)))
         if not step.causes:
-            for position, added in self._culprits(operator, row, stem):
-                step.causes.append(("added", self._after.why(inputs[position], added).root))
+            for position, other, weight in self._culprits(operator, row, stem):
+                if weight > 0:
+                    step.causes.append(("added", self._after.why(inputs[position], other).root))
+                else:
+                    step.causes.append(("taken back", self.step(inputs[position], other)))
         return step
 
     def net(self, operator: TracedOperator, row: Row) -> int:
@@ -87,25 +93,42 @@ class _RemovalBatch:
         columns = (left.le.tolist(), left.re.tolist(), payloads, left.weight.tolist())
         return [((le, re, payload), weight) for le, re, payload, weight in zip(*columns, strict=True)]
 
-    def _culprits(self, operator: TracedOperator, row: Row, stem: Stem) -> list[tuple[int, Row]]:
-        """The added events with which the operator no longer gives an event over its causes."""
-        node, before, after = operator.node, self._before.histories(operator), self._after.histories(operator)
+    def _culprits(self, operator: TracedOperator, row: Row, stem: Stem) -> list[_Moved]:
+        """The changes of inputs with which the operator gives an event no more: over its causes, or over all events."""
+        node, before = operator.node, self._before.histories(operator)
         inputs = [self.record.operator(number) for number in operator.inputs]
-        added = [(i, r) for i, one in enumerate(inputs) for r, weight in self._delta(one) if weight > 0]
-        if type(node) not in TWINS or len(added) > _MOST:
+        moved = [(i, r, weight) for i, one in enumerate(inputs) for r, weight in self._delta(one) if weight]
+        if type(node) not in TWINS or len(moved) > _MOST:
             raise TraceError(
                 "why this operator took the event back is not known", given=node.describe(), instead="smaller batches"
             )
         causes = [before.copies(i, [c.row for c in stem.causes if c.position == i]) for i in range(len(inputs))]
-
-        def gone(more: list[tuple[int, Row]]) -> bool:
-            given = [[*rows, *(r for i, r in more if i == position)] for position, rows in enumerate(causes)]
-            found, _ = TWINS[type(node)](node, list(zip(given, after.progress, strict=True)))
-            return row_identity(row) not in map(row_identity, found)
-
-        if not gone(added):
+        found = self._breaking(operator, row, causes, [one for one in moved if one[2] > 0])
+        if not found:
+            events = [before.find(i) for i in range(len(inputs))]
+            found = self._breaking(operator, row, events, moved) if sum(map(len, events)) <= _MOST else []
+        if not found:
             raise TraceError("why this operator took the event back is not known", given=node.describe())
-        return [one for one in added if gone([one])] or added
+        return found
+
+    def _breaking(
+        self, operator: TracedOperator, row: Row, events: Sequence[Sequence[Row]], moved: Sequence[_Moved]
+    ) -> list[_Moved]:
+        """The changes of events that take a copy of an event away: those that are enough alone, or else all."""
+        node, progress = operator.node, self._after.histories(operator).progress
+
+        def copies(some: Sequence[_Moved]) -> int:
+            given = [list(rows) for rows in events]
+            for position, one, weight in some:
+                given[position] += [one] * weight
+                for _ in range(-weight):
+                    places = [n for n, other in enumerate(given[position]) if row_identity(other) == row_identity(one)]
+                    given[position] = [other for n, other in enumerate(given[position]) if n not in places[:1]]
+            found, _ = TWINS[type(node)](node, list(zip(given, progress, strict=True)))
+            return sum(row_identity(row) == row_identity(other) for other in found)
+
+        there = copies([])
+        return [one for one in moved if copies([one]) < there] or [*moved] if copies(moved) < there else []
 
 
 def _alike(one: Row, other: Row) -> bool:

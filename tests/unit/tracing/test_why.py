@@ -174,6 +174,19 @@ def test_why_a_part_is_no_longer_unmatched():
     assert causes(why) == [(2, "a")]
 
 
+def test_why_one_of_two_equal_events_is_no_longer_among_the_first():
+    events = hr.events(
+        """
+        le | re | k | v
+        1  | 7  | b | 0
+        5  | 12 | b | 0
+        1  | 9  | a | 2
+        """
+    )
+    trace = events.window(hr.snapshot()).top(2, by="v").trace(batch_rows=1)
+    assert causes(trace.why_retracted(le=5, re=7, k="b")) == [(1, "a")]
+
+
 def test_the_steps_as_plain_values():
     why = EVENTS.group_by("k").window(hr.tumbling(10)).aggregate(n=hr.count()).trace().why(k="b")
     found = json.loads(json.dumps(why.as_dict()))
