@@ -36,11 +36,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(browser: Browser) -> Iterator[NewPage]:
-    """Makes pages, `new_page(url, width=390, dark=True)`; at the end of the test nothing may be wrong with them."""
+    """Makes pages, `new_page(url, width=390, dark=True)`; at the end of the test nothing may be wrong with them.
+
+    With `app=False` the page is empty, for a test that fills it by itself.
+    """
     wrong: list[str] = []
     contexts = []
 
-    def make(url: str = "", *, width: int = 1280, height: int = 800, dark: bool = False) -> Page:
+    def make(url: str = "", *, width: int = 1280, height: int = 800, dark: bool = False, app: bool = True) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", timezone_id="UTC"
         )
@@ -59,6 +62,8 @@ def new_page(browser: Browser) -> Iterator[NewPage]:
         page.on("console", logged)
         page.on("pageerror", lambda error: wrong.append(f"thrown: {error}"))
         page.on("request", asked)
+        if not app:
+            page.route("**/ui/app.js", lambda route: route.fulfill(content_type="text/javascript", body=""))
         if url:
             page.goto(f"{url}/ui/")
         return page

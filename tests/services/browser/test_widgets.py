@@ -38,7 +38,7 @@ def _shown(page: Page, widget: Any) -> None:
 
 
 def test_a_stream_is_a_graph(served: Served, new_page: NewPage) -> None:
-    page = new_page(served.url)
+    page = new_page(served.url, app=False)
     hostile = "<img src=x onerror=alert(1)>"
     stream = hr.events("le | re | v\n1 | 5 | 1")
     _shown(page, widget_of(stream.window(hr.tumbling(5)).aggregate(**{hostile: hr.count()})))
@@ -51,7 +51,7 @@ def test_a_stream_is_a_graph(served: Served, new_page: NewPage) -> None:
 
 
 def test_a_result_is_a_timeline(served: Served, new_page: NewPage) -> None:
-    page = new_page(served.url)
+    page = new_page(served.url, app=False)
     events = hr.events("le | re | name | v\n1 | 5 | a | 1\n2 | 9 | <b>b</b> | 2")
     _shown(page, widget_of(events.run().results["out"]))
     expect(page.locator(".tl-picture")).to_be_visible()
@@ -61,7 +61,7 @@ def test_a_result_is_a_timeline(served: Served, new_page: NewPage) -> None:
 
 
 def test_a_query_shows_its_corrections(served: Served, new_page: NewPage) -> None:
-    page = new_page(served.url)
+    page = new_page(served.url, app=False)
     events = hr.events("le | re | name | v\n1 | 5 | a | 1")
     query = events.start(hr.memory(), host="local", name="q")
     query.process_all_available()
