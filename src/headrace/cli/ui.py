@@ -7,7 +7,6 @@ import re
 import secrets
 import signal
 import threading
-import traceback
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -110,20 +109,8 @@ def _target(target: str, batch_rows: int | None, query: str | None) -> UiTarget:
 def _stream_of(target: str) -> Stream:
     """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page."""
     from headrace.cli.loading import find_stream
-    from headrace.errors import HeadraceError, SourceError
 
-    try:
-        return find_stream(target)[1]
-    except HeadraceError:
-        raise
-    except (Exception, SystemExit) as error:  # the user's own file may raise anything
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, SyntaxError) else f" (line {last.lineno} of {Path(last.filename).name})"
-        raise SourceError(
-            f"this file cannot be run: {type(error).__name__}: {error}{place}",
-            given=target,
-            instead="mend the file, and trace again",
-        ) from error
+    return find_stream(target)[1]
 
 
 @dataclass(frozen=True)
