@@ -213,6 +213,8 @@ class _AbsenceSearch:
             return []
         answer = losses(question)
         found = [*answer.found, *self._failed(operator)]
+        if not self.record.has_run(operator, self.batch):
+            found.insert(0, Loss("not run", f"it has not run yet in batch {self.batch}"))
         if at_root:
             found += taken_back(self.record, operator, step.wanted, self.batch)
         if not found and not question.given:
