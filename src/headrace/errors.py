@@ -49,7 +49,7 @@ from difflib import get_close_matches
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from headrace.literals import sql_text
+from headrace.literals import printable, sql_text
 
 __all__ = [
     "AccessError", "AlarmError", "BadRow", "CheckpointError", "Diverged", "EventError", "ExpressionError",
@@ -110,7 +110,7 @@ class HeadraceError(Exception):
             lines.append(f"  allowed: {self.allowed}")
         if self.instead:
             lines.append(f"  instead: {self.instead}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def _given(self) -> str:
         return repr(self.given)

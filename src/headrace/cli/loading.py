@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.errors import PlanError, SourceError, nearest
+from headrace.errors import HeadraceError, PlanError, SourceError, nearest
 
 if TYPE_CHECKING:
     from headrace.api.stream import Stream
@@ -106,7 +107,8 @@ def folder_of(name: str) -> str:
 def load_file(file: Path) -> ModuleType:
     """Import a file as if from its own directory; `__name__` is the stem of the file, not `__main__`.
 
-    The module is registered under that name, so that this and other processes can find its classes again.
+    The module is registered under that name, so that this and other processes can find its classes again. What the
+    file raises is a `SourceError` that says where.
     """
     if not file.is_file():
         raise SourceError(f"there is no file {str(file)!r}", given=str(file))
@@ -116,8 +118,27 @@ def load_file(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.absolute().parent))
     sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except HeadraceError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's own file may raise anything
+        raise SourceError(
+            f"this file cannot be run: {type(error).__name__}: {error}{_raised_in(error, file)}",
+            given=str(file),
+            instead="mend the file",
+        ) from error
     return module
+
+
+def _raised_in(error: BaseException, file: Path) -> str:
+    """The line of a file that raised an error, and the place below it where it arose."""
+    if isinstance(error, SyntaxError):  # its text names the place
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename) == file.absolute()][-1:]
+    places = [f"line {frame.lineno} of {Path(frame.filename).name}" for frame in [*own, frames[-1]]]
+    return f" ({', '.join(dict.fromkeys(places))})"
 
 
 def load_script(file: Path, roots: Sequence[Path] | None = None, *, absolute: bool = False) -> Script:

@@ -7,7 +7,6 @@ import re
 import secrets
 import signal
 import threading
-import traceback
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -107,23 +106,14 @@ def _target(target: str, batch_rows: int | None, query: str | None) -> UiTarget:
     return _Checkpoint(target, query)
 
 
-def _stream_of(target: str) -> Stream:
-    """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page."""
-    from headrace.cli.loading import find_stream
-    from headrace.errors import HeadraceError, SourceError
+def _stream_of(target: str, *, absolute: bool = False) -> Stream:
+    """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page.
 
-    try:
-        return find_stream(target)[1]
-    except HeadraceError:
-        raise
-    except (Exception, SystemExit) as error:  # the user's own file may raise anything
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, SyntaxError) else f" (line {last.lineno} of {Path(last.filename).name})"
-        raise SourceError(
-            f"this file cannot be run: {type(error).__name__}: {error}{place}",
-            given=target,
-            instead="mend the file, and trace again",
-        ) from error
+    With `absolute`, the paths of a script are those that a checkpoint knows.
+    """
+    from headrace.cli.loading import find_stream
+
+    return find_stream(target, absolute=absolute)[1]
 
 
 @dataclass(frozen=True)
@@ -173,7 +163,7 @@ class _Checkpoint:
                 given=self.path,
                 instead="headrace ui CHECKPOINT --query FILE:NAME",
             )
-        return trace_checkpoint(self.path, _stream_of(self.query), state=True)
+        return trace_checkpoint(self.path, _stream_of(self.query, absolute=True), state=True)
 
     def debug(self, batch_rows: int | None) -> DebugSession:
         from headrace.errors import TraceError

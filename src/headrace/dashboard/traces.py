@@ -144,7 +144,7 @@ class TraceData:
         when = batch if weight > 0 else batch - 1
         if when < 0 or (weight < 0 and not self._was_there(found, event, when)):
             raise TraceError("this event was added and taken back in one batch", given=event_text(found, event))
-        explainer = self._explainers(when)
+        explainer = self._explainers(self.record.settled(found, when))
         return self._steps(complete(explainer, explainer.why(found, event)))
 
     def why_retracted(self, operator: int, batch: int, row: int, at: str = "changes") -> dict[str, Any]:

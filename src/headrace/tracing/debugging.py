@@ -280,7 +280,7 @@ class DebugSession:
             if self._run.pause.finished:
                 return self._run.pause
             if self._run.error is not None:
-                raise TraceError("this run has failed", given=str(self._run.error), instead="restart()")
+                raise TraceError("this run has failed", given=self._run.pause.text.split("\n")[0], instead="restart()")
             self._trace = None
             return self._run.advance(until, debug_call=debug_call)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from headrace.changes import Changes
 from headrace.display.words import clipped
-from headrace.errors import PlanError, TraceError
+from headrace.errors import HeadraceError, PlanError, TraceError
 from headrace.host.driving.checkpoint import spilled_into
 from headrace.host.driving.tapped import temporary_run
 from headrace.host.local.measured import tapped_batches
@@ -22,7 +22,7 @@ from headrace.optimizer import Rule
 from headrace.optimizer.combine_before_shuffle import combine_before_shuffle
 from headrace.optimizer.read_tables import read_tables
 from headrace.optimizer.rewrite import rewrite_sources
-from headrace.plan.nodes import Admit, Combine, Merge, Node, Output, Source
+from headrace.plan.nodes import Admit, Combine, Diverted, Failures, Merge, Node, Orphans, Output, Source
 from headrace.progress import Progress
 from headrace.stages.cut import Line, line_of
 from headrace.time import INFINITY
@@ -33,6 +33,9 @@ __all__ = ["TraceRecord", "TracedOperator", "record_driven", "record_local", "re
 
 #: The rules of a traced query: it runs as it is written.
 TRACED_RULES: tuple[Rule, ...] = (read_tables, combine_before_shuffle)
+
+#: Operators whose changes are those of rows as they are read.
+_INTAKE = (Source, Diverted, Failures, Orphans)
 
 
 def record_local(outputs: Sequence[Output], *, batch_rows: int | None = None, state: bool = False) -> TraceRecord:
@@ -160,6 +163,15 @@ class TraceRecord:
         """The batches up to one, with their numbers."""
         return [(number, recorded) for number, recorded in self.numbered() if number <= batch]
 
+    def has_run(self, operator: TracedOperator, batch: int) -> bool:
+        """Whether an operator has run in a batch; at a pause inside of it, those behind the pause have not."""
+        recorded = self.batch(batch)
+        return recorded.reached == "end" or isinstance(operator.node, _INTAKE) or operator.key in recorded.seconds
+
+    def settled(self, operator: TracedOperator, batch: int) -> int:
+        """The batch up to which an operator has seen the changes of its inputs: the one before, if it has not run."""
+        return batch if batch == self.first or self.has_run(operator, batch) else batch - 1
+
     def changes_by_batch(self, operator: TracedOperator) -> list[tuple[int, Changes]]:
         """The changes that an operator gave, with the numbers of their batches."""
         return [(self.first + place, changes) for place, changes in changes_of(self.batches, operator.key)]
@@ -228,8 +240,12 @@ class TraceRecord:
         for batch in self.batches[:-1] if self.ended else self.batches:
             judged = {key: [(drops[key](kept), side) for kept, side in parts] for key, parts in batch.judged.items()}
             taken = runner.take_again(judged, batch.reports, batch.sources)
-            if batch.reached != "reading":
-                runner.run(taken)
+            try:
+                if batch.reached != "reading":
+                    runner.run(taken)
+            except HeadraceError:  # of an operator that has not run yet in the run of the session, or failed there, too
+                if batch.reached == "end":
+                    raise
             recorder.end_batch(runner, taken, ran=None if batch.reached == "end" else batch.seconds)
         if self.ended:
             runner.end()

@@ -161,7 +161,7 @@ class TracedRun:
         The input events are in `.inputs`; printed, it shows the steps, with windows and matches in between.
         """
         found = self.record.operator(operator) if operator is not None else self.record.output
-        explainer = Explainer(self.record, self.record.number(batch))
+        explainer = Explainer(self.record, self.record.settled(found, self.record.number(batch)))
         event = chosen_row(found, explainer.changes(found), row, columns, at=at)
         return complete(explainer, explainer.why(found, event))
 
@@ -191,7 +191,8 @@ class TracedRun:
         that hold it: an open window, an event that may still change, a source with its promise.
         """
         found = self.record.operator(operator) if operator is not None else self.record.output
-        return why_cti(self.record, found, self.record.number(batch, default=self.record.latest))
+        number = self.record.number(batch, default=self.record.latest)
+        return why_cti(self.record, found, self.record.settled(found, number))
 
     def why_retracted(
         self, row: Mapping[str, Any] | Expr | None = None, *, operator: int | None = None, **columns: Any

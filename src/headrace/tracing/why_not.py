@@ -17,7 +17,7 @@ from headrace.errors import TraceError
 from headrace.expr import Expr
 from headrace.expr.nodes import Call, Column, Literal
 from headrace.expr.pushdown import conjuncts
-from headrace.literals import printable
+from headrace.literals import printable, sql_text
 from headrace.operators.reference.lineage import Cause, Loss, Question, WantedEvent, losses, rows_of_changes
 from headrace.operators.reference.rows import Row, row_identity
 from headrace.plan.nodes import Admit, Diverted, Failures, Orphans, Source
@@ -213,6 +213,8 @@ class _AbsenceSearch:
             return []
         answer = losses(question)
         found = [*answer.found, *self._failed(operator)]
+        if not self.record.has_run(operator, self.batch):
+            found.insert(0, Loss("not run", f"it has not run yet in batch {self.batch}"))
         if at_root:
             found += taken_back(self.record, operator, step.wanted, self.batch)
         if not found and not question.given:
@@ -296,7 +298,7 @@ def _near(question: Question) -> list[Loss]:
     for name, value in wanted.equal.items():
         rest = replace(wanted, equal={other: one for other, one in wanted.equal.items() if other != name})
         for row in [] if rest.is_empty else rest.find(question.output)[:_NEAR]:
-            reason = f"the nearest has {name} = {row[2][name]}, not {value}"
+            reason = f"the nearest has {name} = {sql_text(row[2][name])}, not {sql_text(value)}"
             found.setdefault(row_identity(row), Loss("other values", reason, (), [row]))
     return list(found.values())[:_NEAR]
 

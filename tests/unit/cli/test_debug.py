@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from headrace.cli import app
 from headrace.cli.debug.texts import HELP
 from headrace.cli.debug.words import edit_of, split_at, split_when, values_of
-from headrace.errors import PlanError
+from headrace.cli.loading import find_stream
+from headrace.errors import HeadraceError, PlanError
 
 QUERY = """\
 import headrace as hr
@@ -126,6 +128,25 @@ def test_another_query():
     assert lines[:3] == ["after batch 0", "after batch 0", "at the end of the input"]
     assert cells(lines[4:5]) == [["0", "10", "b", "1", "8"]]
     assert "answers: 2 only left, 0 only right, 1 in both" in lines
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import os\n1 // 0", r"ZeroDivisionError: .* by zero \(line 2 of broken.py\)"),
+        ("def", r"SyntaxError: .* \(broken.py, line 1\)"),
+        ("raise SystemExit('no')", r"SystemExit: no \(line 1 of broken.py\)"),
+        ("import json\njson.loads('')", r"\(line 2 of broken.py, line \d+ of decoder.py\)"),
+        ("import counts\ncounts.rows.where(1)", r"\[EXPRESSION\] where needs an expression"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_an_error_of_the_command_only(text: str, reason: str):
+    Path("broken.py").write_text(text)
+    lines = debug("query broken.py", "run", status=1)
+    assert re.search(reason, lines[0])
+    assert lines[-1] == "at the end of the input"
+    with pytest.raises(HeadraceError, match=reason):
+        find_stream("broken.py")
 
 
 def test_scripts_of_sql_and_comments():

@@ -79,6 +79,15 @@ def test_values_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
+def test_errors_of_functions_do_not_steer_a_terminal():
+    @hr.udf
+    def double(x: int) -> int:
+        raise ValueError("\x1b[2J\u202e" * x)
+
+    with pytest.raises(HeadraceError, match=re.escape("ValueError: \\x1b[2J\\u202e")):
+        hr.events([{"le": 1, "re": 9, "x": 1}]).select(y=double("x")).trace()
+
+
 def test_questions_of_a_page():
     data = TraceData("large", LARGE.trace(batch_rows=1))
     answer = data.why(operator=3, batch=1, row=0)

@@ -14,6 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.dashboard.traces import TraceData
 from headrace.errors import ModuleFailed, PlanError, SqlError, TraceError, UnknownColumn
 from headrace.tracing.debugging import DebugSession
 from headrace.tracing.traced import TracedRun
@@ -170,6 +171,25 @@ def test_questions_at_a_pause(session: DebugSession):
     assert session.trace.batches.to_pylist()[-3]["cti"] is None
 
 
+def test_questions_about_operators_that_have_not_run_yet():
+    """A row is on its way to the windows, operator 4: their answer, and its causes, are those of before the batch."""
+    rows = hr.events("le | re | x\n1 | 2 | 1\n15 | 16 | 2\n3 | 4 | 3")
+    sums = rows.where(col("x") > 0).window(hr.tumbling(10)).aggregate(s=hr.sum("x"))
+    with sums.debug(batch_rows=1) as session:
+        session.break_at(3, when=col("x") == 3)
+        assert session.run().batch == 2
+        trace, page = session.trace, TraceData("sums", session.trace)
+        for inputs in (trace.why(s=1).inputs, trace.why(s=1, batch=1).inputs):
+            assert inputs["x"].to_pylist() == [1]
+        assert page.why(4, 2, 0, "history")["inputs"] == 1
+        missing = [(step.operator.number, reason.kind) for step, reason in trace.why_not(s=4).reasons]
+        assert missing == [(4, "not run"), (4, "other values")]
+        assert str(trace.why_cti(4)) == str(trace.why_cti(4, 1))
+        session.step_operator()
+        session.step_operator()
+        assert session.trace.why(s=4).inputs["x"].to_pylist() == [1, 3]
+
+
 def test_a_restart(session: DebugSession):
     session.break_at(3, when=col("x") == 7)
     session.run()
@@ -190,9 +210,25 @@ def test_a_run_that_fails():
             session.run()
         assert (session.pause.reason, session.pause.batch) == ("error", 2)
         assert session.trace.of(1)["x"].to_pylist() == [1, 2, 3], "what it did until then"
-        with pytest.raises(TraceError, match="has failed"):
+        with pytest.raises(TraceError, match="has failed") as raised:
             session.step_batch()
+        assert str(raised.value.given).startswith("failed in batch 2: [MODULE_FAILED] the function inverse raised")
         assert session.restart().reason == "start"
+
+
+def test_what_became_of_a_row_before_a_run_fails():
+    @hr.udf
+    def inverse(x: int) -> float:
+        return 1 / (x - 3)
+
+    with READINGS.select("k", y=inverse("x")).debug(batch_rows=1) as session:
+        session.break_at(2, when=col("x") == 3)
+        session.run()
+        before = session.trace.forward(x=1)
+        assert before["operator"].to_pylist() == [1, 2, 3]
+        with pytest.raises(ModuleFailed):
+            session.run()
+        assert session.trace.forward(x=1).equals(before)
 
 
 def test_a_session_that_is_forgotten_or_closed_ends_its_thread():

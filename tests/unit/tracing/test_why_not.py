@@ -74,6 +74,8 @@ def test_no_such_event_was_read():
     near = EVENTS.where(col("x") > 0).trace().why_not(k="b", x=3)
     assert (2, "not read") in kinds(near)
     assert "the nearest has x = 2, not 3" in repr(near)
+    nulls = hr.events("le | re | k | x\n1 | 2 | a | \n1 | 2 | b | 1").trace()
+    assert "the nearest has x = NULL, not 3" in repr(nulls.why_not(k="a", x=3))
 
 
 def test_a_pair_without_a_common_lifetime():

@@ -15,7 +15,9 @@ import httpx
 import pytest
 from tests.unit.dashboard.test_traces import prices
 from tests.unit.server.asking import AppClient
+from typer.testing import CliRunner
 
+from headrace.cli import app
 from headrace.cli.ui import _target, in_browser
 from headrace.errors import PlanError, ServerError
 from headrace.server.http.serving import AppServer
@@ -114,6 +116,19 @@ def test_a_file_that_cannot_be_run_is_named_on_the_page(tmp_path: Path):
             found = client.post(f"/ui/data/{route}", json=body, headers=TOKEN)
             assert (found.status_code, found.json()["code"]) == (400, "SOURCE")
             assert found.json()["message"] == f"this file cannot be run: {reason}"
+
+
+def test_the_checkpoint_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The script and its files are beside the user, as with `headrace run`; the checkpoint knows their whole paths."""
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("t,x\n1,1\n2,5\n")
+    Path("q.sql").write_text("CREATE STREAM s (t LONG, x LONG) ORDER BY t SOURCE FILE ('s.csv', ',');\n"
+                             "QUERY large AS SELECT x FROM s WHERE x > 2;\n")  # fmt: skip
+    done = CliRunner().invoke(app, ["run", "q.sql:large", "--checkpoint", "kept"])
+    assert done.exit_code == 0, done.output
+    client = AppClient(make_ui_app(_target("kept/large", None, "q.sql:large"), "secret"))
+    trace = client.post("/ui/data/traces", json={}, headers=TOKEN).json()
+    assert trace["nodes"][0]["kind"] == "Source"
 
 
 def test_options_of_the_other_target_and_ports_are_refused(tmp_path: Path):
