@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack
 
@@ -257,12 +257,20 @@ def sparse_names(sparse: Sparse) -> tuple[str, ...]:
     """The columns that no row need have, as a format has them."""
     if isinstance(sparse, bool):
         return ("*",) if sparse else ()
-    return (sparse,) if isinstance(sparse, str) else tuple(sparse)
+    names: Any = [sparse] if isinstance(sparse, str) else sparse
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise SchemaError("sparse names the columns that rows may lack", given=repr(sparse), instead="sparse=['note']")
+    return tuple(names)
 
 
 def name_pairs(rename: Names | None) -> tuple[tuple[str, str], ...]:
     """New names of columns as a format has them."""
+    like = "rename={'name in the file': 'new name'}"
+    if rename is not None and not isinstance(rename, Mapping):
+        raise SchemaError("rename is a dictionary", given=repr(rename), instead=like)
     pairs = tuple((rename or {}).items())
+    if not all(isinstance(name, str) for pair in pairs for name in pair):
+        raise SchemaError("names of columns are texts", given=dict(pairs), instead=like)
     if len({new for _, new in pairs}) < len(pairs):
         raise SchemaError("two columns cannot get one name", given=dict(pairs), allowed="a new name for each column")
     return pairs

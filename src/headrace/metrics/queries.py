@@ -182,7 +182,7 @@ def _batches(queries: Sequence[QueryFigures]) -> Iterator[Family]:
         ("query", "phase"),
     )  # fmt: skip
     restarts = Family(
-        "headrace_restarts_total", "counter", "Starts of the query with its checkpoint, after the first.", one_query
+        "headrace_restarts_total", "counter", "Times that the checkpoint was taken over after the first.", one_query
     )
     for one in queries:
         which = (one.query,)

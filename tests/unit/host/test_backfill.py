@@ -14,6 +14,7 @@ from tests.unit.host.test_upgrades import Died, arrive, folder, highest, out, st
 
 import headrace as hr
 from headrace import Stream, col
+from headrace.changes import Changes
 from headrace.errors import CheckpointError, SchemaDrift
 from headrace.events import history
 from headrace.host.driving import backfill as backfilling
@@ -141,6 +142,32 @@ def test_an_upgraded_checkpoint_is_like_others(folder: Path):
     arrive(folder, "3.csv")
     step((lowest(trades()).where(col("high") > 6), changes("two")))
     assert saved.verify()["problems"] == []
+
+
+@pytest.mark.parametrize("upgrade", ["backfill", "side by side"])
+def test_a_copy_is_upgraded_before_it_has_run(folder: Path, upgrade: Any):
+    arrive(folder, "1.csv", "2.csv")
+    step((highest(trades()), changes("one")))
+    hr.checkpoint("state").copy("copy")
+    step((lowest(trades()), changes("two")), checkpoint="copy", upgrade=upgrade)
+    arrive(folder, "3.csv")
+    step((lowest(trades(), 5), changes("two")), checkpoint="copy", upgrade=upgrade)
+    step((highest(trades()), changes("one")))
+    assert_same_history(content(lowest(trades(), 5), "two"), fresh(lowest(trades(), 5)))
+    assert_same_history(content(highest(trades()), "one"), fresh(highest(trades())))
+    assert hr.checkpoint("copy").verify()["problems"] == []
+
+
+def test_a_copy_is_kept_before_it_has_run(folder: Path):
+    arrive(folder, "1.csv", "2.csv")
+    step((highest(trades()), changes("one")))
+    hr.checkpoint("state").copy("copy")
+    some = highest(trades()).where(col("high") > 0)
+    step((some, changes("two")), checkpoint="copy", upgrade="keep")
+    arrive(folder, "3.csv")
+    step((some, changes("two")), checkpoint="copy")
+    both = Changes.concat([rows_of_files(place, some.node.schema) for place in ("one", "two")])
+    assert_same_history(history(both), fresh(some))
 
 
 @pytest.mark.parametrize("upgrade", ["keep", "backfill"])
@@ -315,7 +342,7 @@ def test_final_rows_are_not_taken_back(folder: Path):
 def test_a_function_gets_no_second_copy(folder: Path):
     arrive(folder, "1.csv")
     step((highest(trades()), hr.foreach_batch(lambda *_: None)))
-    with pytest.raises(CheckpointError, match="cannot be read back"):
+    with pytest.raises(CheckpointError, match=r"the output into the function has changed, and .* cannot be read back"):
         step((lowest(trades()), hr.foreach_batch(lambda *_: None)), upgrade="backfill")
     seen: list[int] = []
     step(

@@ -113,6 +113,33 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path):
         hr.checkpoint(tmp_path).show()
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("fingerprint", None), ("owner", None), ("plan", "x"), ("buckets", "x"), ("sources", 5), ("sinks", {}),
+     ("dates", "x"), ("operators", []), ("outputs", "x"), ("nodes", 5)],
+)  # fmt: skip
+def test_a_description_that_somebody_has_changed_is_named(
+    stream: hr.Stream, state: Path, tmp_path: Path, part: str, value: object
+):
+    """None: the part is missing."""
+    about = json.loads((state / "headrace.json").read_text())
+    changed = {name: content for name, content in about.items() if name != part}
+    (state / "headrace.json").write_text(json.dumps(changed if value is None else changed | {part: value}))
+    saved = hr.checkpoint(state)
+    damaged = f"headrace.json is damaged: '{part}'"
+    for use in (
+        saved.show,
+        saved.gc,
+        lambda: running(stream, tmp_path, "out", checkpoint=str(state)),
+        lambda: running(stream.where(hr.col("n") > 1), tmp_path, "more", checkpoint=str(state), upgrade="keep"),
+    ):
+        with pytest.raises(CheckpointError, match=damaged):
+            use()
+    assert damaged in saved.verify()["problems"][0]
+    (state / "headrace.json").write_text(json.dumps(about))
+    running(stream, tmp_path, "out", checkpoint=str(state)).stop()
+
+
 # --- verify ----------------------------------------------------------------------------------------------------------
 
 
@@ -371,8 +398,9 @@ def test_a_running_query_is_not_rescaled(stream: hr.Stream, tmp_path: Path):
 
 def test_what_has_not_left_yet_is_not_passed_over(state: Path, tmp_path: Path):
     shutil.rmtree(max((tmp_path / "out").glob("batch-*")))
-    with pytest.raises(CheckpointError, match="the last batch has not reached"):
+    with pytest.raises(CheckpointError, match="the last batch has not reached") as error:
         hr.checkpoint(state).rescale(2)
+    assert "if the place was removed" in str(error.value)
     assert hr.checkpoint(state).show()["buckets"] == 1
 
 

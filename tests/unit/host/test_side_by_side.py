@@ -116,6 +116,55 @@ def test_what_cannot_be_computed_again_leaves_the_old_one_running(folder: Path):
     old.stop()
 
 
+def test_one_batch_that_cannot_be_computed_again_leaves_the_old_one_running(folder: Path):
+    arrive(folder, "1.csv")
+    old = started(highest(trades()))
+    old.process_all_available()
+    (folder / "in" / "1.csv").unlink()
+    with pytest.raises(CheckpointError, match="the history is gone"):
+        started(lowest(trades()), upgrade="side by side")
+    assert old.state == "running"
+    old.stop()
+
+
+@pytest.mark.parametrize("names", [("1.csv",), ("1.csv", "2.csv")])
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (lambda: (lowest(trades()).select("symbol"), changes("one")), "have other columns"),
+        (lambda: (lowest(trades()), hr.files("one", encoding="upsert", key="symbol")), "cannot be read back"),
+        (lambda: (lowest(trades()), hr.files("one", format="parquet", encoding="events")), "have other columns"),
+        (lambda: (lowest(trades()), changes("others")), "holds the output of another query"),
+    ],
+)
+def test_an_output_that_cannot_be_corrected_leaves_the_old_one_running(
+    folder: Path, names: tuple[str, ...], refused: Callable[[], tuple[Stream, hr.Sink]], message: str
+):
+    arrive(folder, *names)
+    old = started(highest(trades()))
+    old.process_all_available()
+    hr.start_all([(highest(trades()), changes("others"))], host="local", checkpoint="other state").stop()
+    with pytest.raises(hr.HeadraceError, match=message):
+        hr.start_all([refused()], host="local", checkpoint="state", upgrade="side by side")
+    assert not (folder / "state" / "takeover").exists()
+    arrive(folder, "3.csv")
+    old.process_all_available()
+    assert old.state == "running"
+    old.stop()
+    assert_same_history(content(highest(trades()), "one"), fresh(highest(trades())))
+
+
+def test_a_correction_before_the_cti_leaves_the_old_one_running(folder: Path):
+    arrive(folder, *FILES)
+    place = hr.files("one", format="parquet", encoding="events")
+    old = highest(trades()).start(place, host="local", checkpoint="state")
+    old.process_all_available()
+    with pytest.raises(CheckpointError, match="promised that nothing changes before"):
+        lowest(trades()).start(place, host="local", checkpoint="state", upgrade="side by side")
+    assert old.state == "running"
+    old.stop()
+
+
 def test_a_query_that_does_not_end_in_time_continues(folder: Path, monkeypatch: pytest.MonkeyPatch):
     arrive(folder, "1.csv")
     old = started(highest(trades()))

@@ -236,6 +236,31 @@ def test_an_operator_without_state_in_the_checkpoint(folder: Path):
     assert_same_history(written(highest(trades()), "one"), fresh(highest(trades())))
 
 
+def test_other_types_of_an_input_are_in_the_list(folder: Path):
+    """Texts of operators do not have them: a source that is new reads like the one that is gone."""
+    arrive(folder, "1.csv")
+    step((highest(trades()), out("one")))
+    schema = SCHEMA.replace("price DOUBLE", "price LONG")
+    progress = hr.advance(delay=5, late="divert")
+    other = hr.read_csv("in", schema, lifetime=hr.point("ts"), progress=progress, header=False)
+    with pytest.raises(CheckpointError, match="lacks the state") as caught:
+        step((highest(other), out("one")), upgrade="keep")
+    lines = [line.strip() for line in caught.value.message.splitlines()]
+    assert [line for line in lines if "columns of" in line] == [
+        f"new   columns of csv(header=False) in ({schema})",
+        f"gone  columns of csv(header=False) in ({SCHEMA})",
+    ]
+
+
+def test_what_is_offered_can_be_written_on_the_command_line(folder: Path):
+    arrive(folder, "1.csv")
+    step((highest(trades()), out("one")))
+    with pytest.raises(CheckpointError, match="belongs to another query") as caught:
+        step((highest(trades()).where(hr.col("high") > 0), out("one")))
+    assert "--upgrade backfill" in caught.value.allowed
+    assert "(side-by-side)" in caught.value.allowed
+
+
 def test_another_stream_into_the_same_place(folder: Path):
     arrive(folder, "1.csv")
     step((highest(trades()), out("one")))

@@ -168,6 +168,15 @@ def test_a_start_again_is_counted_and_rows_go_on(tmp_path: Path):
     assert scraped.value("headrace_rows_total", query="q", source=source, fate="rows") == 6
 
 
+def test_what_takes_over_a_checkpoint_counts_as_a_start(tmp_path: Path):
+    started(tmp_path).stop()
+    hr.checkpoint(tmp_path / "state").gc()
+    query = started(tmp_path)
+    scraped = scrape(query.metrics_url)
+    query.stop()
+    assert scraped.value("headrace_restarts_total", query="q") == 2
+
+
 def test_before_the_first_batch_all_counts_are_0(tmp_path: Path):
     (tmp_path / "none").mkdir()
     rows = hr.read_csv(str(tmp_path / "none"), "ts DATETIME", lifetime=hr.point("ts"), progress=hr.advance("1 s"))

@@ -27,7 +27,15 @@ from headrace.errors import CheckpointError
 from headrace.host.driving.adoption import carried
 from headrace.host.driving.changed import QueryChange
 from headrace.host.driving.checkpoint import SCRATCH, Checkpoint, replace_about
-from headrace.host.driving.corrections import content, correction, is_readable, promised, rows_of_files, shown_place
+from headrace.host.driving.corrections import (
+    check_form,
+    content,
+    correction,
+    is_readable,
+    promised,
+    rows_of_files,
+    shown_place,
+)
 from headrace.host.driving.driver import Driver
 from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher, check_published, nothing_more
@@ -108,17 +116,20 @@ def catch_up(
 
     `backfill` computes the rest when the old one has ended, from the same checkpoint inside the old one.
     """
-    log, reached = Log(place.storage), -1
+    log, reached = Log(place.storage), None
     check_backfill(planned.change(place, stored, log.last()))
     while True:
         with pinned(log) as last:
-            if last is None or last.batch <= reached + 1:
+            if last is None or (reached is not None and last.batch <= reached + 1):
                 return
             began, change = time.monotonic(), planned.change(place, stored, last)
             check_alike(change, last)
-            _computed(change, last, place, opened(_scratch(place, planned)))
-            reached = last.batch
-        if time.monotonic() - began < _NEAR_SECONDS:
+            begin_outputs(change)
+            scratch = _scratch(place, planned)
+            computed = _computed(change, last, place, opened(scratch))
+            reached, seconds = last.batch, time.monotonic() - began
+            _Swap(change, last, computed, scratch, log, planned.buckets).check()
+        if seconds < _NEAR_SECONDS:
             return
 
 
@@ -236,6 +247,29 @@ class _Swap:
         self.log, self.buckets, self.batch = log, buckets, last.batch + 1
         dates = dates_of(change)
         self.sinks = [sink.showing(dates=dated) for sink, dated in zip(change.sinks, dates, strict=True)]
+
+    def check(self) -> None:
+        """`CheckpointError` for outputs that cannot be corrected, while the old query runs and adds to them.
+
+        A correction counts only if the outputs have exactly what the new query has computed.
+        """
+        before = [self._before(number) for number in range(len(self.sinks))]
+        for sink, output in zip(self.sinks, self.change.line.outputs, strict=True):
+            if isinstance(sink, FileSink) and is_readable(sink):
+                check_form(sink, output.schema)
+        try:
+            check_published(self.log.storage, self.last)
+        except CheckpointError:  # the old query is about to deliver it
+            return
+        try:
+            for number, entry in enumerate(before):
+                self._departure(number, entry)
+        except FileNotFoundError:  # the old query has merged the files of an output meanwhile
+            return
+        except CheckpointError:
+            last = self.log.last()
+            if last is not None and last.batch == self.last.batch:
+                raise
 
     def commit(self, about: dict[str, Any]) -> Commit:
         line = self.change.line

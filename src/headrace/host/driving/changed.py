@@ -282,14 +282,17 @@ class QueryChange:
     # --- texts -------------------------------------------------------------------------------------------------------
 
     def operators(self) -> str:
-        """Every operator: whether it is kept, new, or gone."""
+        """Every operator: whether it is kept, new, or gone; and the columns of sources that differ."""
         missing, kept = {node.fingerprint for node in self.missing}, set(self.old_of.values())
         lines = []
         for node in self.line.nodes:
             why = ": the checkpoint lacks its state" if node.fingerprint in missing else ""
             lines.append(f"    {'kept' if node.fingerprint in self.old_of else 'new '}  {node.describe()}{why}")
         old = zip(self.stored["nodes"], self.stored["plan"], strict=True)
-        return "\n".join([*lines, *(f"    gone  {text.partition(' ')[2]}" for f, text in old if f not in kept)])
+        lines += [f"    gone  {text.partition(' ')[2]}" for f, text in old if f not in kept]
+        columns, before = columns_of(self.line), self.stored["sources"]
+        lines += [f"    new   columns of {text}" for text in columns if text not in before]
+        return "\n".join([*lines, *(f"    gone  columns of {text}" for text in before if text not in columns)])
 
     def why_not_keep(self) -> str:
         """Why the state cannot be kept; empty if it can."""
@@ -312,7 +315,7 @@ class QueryChange:
         ways = {
             "keep": ("operators that both queries have continue with their state", self.why_not_keep()),
             "backfill": (
-                "the new query is computed over the input of the old one; 'side by side' while the old one runs",
+                "the new query is computed over the input of the old one; 'side by side' (side-by-side) while it runs",
                 self.why_not_backfill(),
             ),
         }

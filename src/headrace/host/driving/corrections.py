@@ -27,14 +27,25 @@ from headrace.errors import CheckpointError
 from headrace.events import to_changes
 from headrace.io.files import local_path
 from headrace.io.object_batches import batches_at
-from headrace.io.sinks import CHANGE_TYPE, FileSink, Memory, Sink, columns_of_rows, read_events_output
+from headrace.io.sinks import (
+    CHANGE_TYPE,
+    BatchFunction,
+    Console,
+    FileSink,
+    Memory,
+    Sink,
+    columns_of_rows,
+    read_events_output,
+)
 from headrace.schema import Schema
 from headrace.store.objects import ObjectStorage
 from headrace.time import INFINITY, NEG_INFINITY, format_ticks
 from headrace.types import nearest_type
 
-__all__ = ["content", "correction", "is_readable", "promised", "rows_of_files", "shown_place"]
+__all__ = ["check_form", "content", "correction", "is_readable", "promised", "rows_of_files", "shown_place"]
 
+#: The names of sinks of the driver's process.
+_IN_PROCESS = ((Memory, "the memory"), (Console, "the console"), (BatchFunction, "the function"))
 _ELSEWHERE = "another directory, topic or table for this output, which then gets the whole history"
 
 
@@ -51,7 +62,7 @@ def is_readable(sink: Sink) -> bool:
 
 def promised(sink: FileSink, schema: Schema) -> int:
     """The last CTI in a directory with the output of an earlier query."""
-    _check_form(sink, schema)
+    check_form(sink, schema)
     if sink.encoding != "events":
         return NEG_INFINITY
     rows = read_events_output(sink.path, schema)
@@ -65,7 +76,7 @@ def content(sink: Sink, schema: Schema) -> Changes:
         _check_columns(sink, parts[0].payload.schema if parts else schema.arrow, schema.arrow)
         return Changes.concat([Changes.empty(schema), *parts])
     assert isinstance(sink, FileSink)
-    _check_form(sink, schema)
+    check_form(sink, schema)
     if sink.encoding == "events":
         return to_changes(read_events_output(sink.path, schema), schema)
     return rows_of_files(sink.path, schema)
@@ -100,7 +111,7 @@ def _opened(file: str) -> pq.ParquetFile:
     return pq.ParquetFile(pa.BufferReader(ObjectStorage(folder).read(name)))
 
 
-def _check_form(sink: FileSink, schema: Schema) -> None:
+def check_form(sink: FileSink, schema: Schema) -> None:
     """`CheckpointError` unless the files of a directory are like those that the sink writes: readers take the columns
     and types of one file for those of all.
     """
@@ -189,4 +200,7 @@ def _refused(sink: Sink, why: str, rows: Changes, *, dates: bool) -> CheckpointE
 
 def shown_place(sink: Sink) -> str:
     """Where a sink writes, for messages."""
+    for kind, name in _IN_PROCESS:
+        if isinstance(sink, kind):
+            return name
     return repr(sink.path) if isinstance(sink, FileSink) else str(sink)

@@ -218,7 +218,8 @@ def check_published(storage: Storage, last: Commit) -> None:
         raise CheckpointError(
             f"the last batch has not reached {', '.join(dict.fromkeys(missing))}",
             given=f"batch {last.batch}",
-            instead="start the query with the checkpoint once, stop it, and try again",
+            instead="start the query with the checkpoint once, stop it, and try again; if the place was removed, "
+            "restore it, or begin with a new checkpoint and new sinks",
         )
 
 

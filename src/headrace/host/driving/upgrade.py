@@ -144,8 +144,9 @@ def begin_outputs(change: QueryChange) -> None:
 
     A service is opened under a number of an output that no batch has: it has no rows of it, whatever it has of others.
     """
-    owner = change.stored["owner"]
-    claim(change.sinks, owner, [old is not None for old in change.old_outputs])
+    owner, outputs = change.stored["owner"], change.last.record["outputs"] if change.last is not None else []
+    # The outputs of a copy that has not run yet are new, too.
+    claim(change.sinks, owner, [old is not None and not outputs[old].get("new") for old in change.old_outputs])
     for number, (sink, old) in enumerate(zip(change.sinks, change.old_outputs, strict=True)):
         if old is not None or not isinstance(sink, SinkAdapter):
             continue

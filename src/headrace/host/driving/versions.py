@@ -26,6 +26,14 @@ __all__ = ["FORMAT", "FORMATS", "CheckpointFormat", "module_versions", "readable
 #: The format that is written. It changes when earlier versions of Headrace cannot read what is stored.
 FORMAT = 3
 _Description = dict[str, Any]
+#: What every description has, and what later versions added, with its type.
+_PARTS: dict[str, type] = {
+    "fingerprint": str, "plan": list, "buckets": int, "sources": list, "sinks": list, "owner": str,
+}  # fmt: skip
+_ADDED_PARTS: dict[str, type] = {
+    "dates": list, "operators": dict, "nodes": list, "bases": list, "origins": dict, "places": dict,
+    "outputs": list, "modules": list, "services": list, "left_out": list,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,21 @@ def readable(place: str, about: _Description) -> _Description:
             raise _unreadable(place, about, known)
         about = known.step(about)
         number = about["format"]
+    _check_parts(place, about)
     return about
+
+
+def _check_parts(place: str, about: _Description) -> None:
+    """Refuse a description that somebody has changed, or that has lost a part."""
+    expected = _PARTS | {name: kind for name, kind in _ADDED_PARTS.items() if name in about}
+    for name, kind in expected.items():
+        if not isinstance(about.get(name), kind):
+            what = "has another type" if name in about else "is missing"
+            raise CheckpointError(
+                f"the checkpoint's headrace.json is damaged: {name!r} {what}",
+                given=f"{place}/headrace.json",
+                instead="restore the file, or another checkpoint directory and new sinks",
+            )
 
 
 def _unreadable(place: str, about: _Description, known: CheckpointFormat | None) -> CheckpointError:
