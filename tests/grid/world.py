@@ -218,13 +218,17 @@ class Cell:
         return any(fault.happened for fault in faults)
 
     def disturbed(self, *faults: Fault, **about: Any) -> HeadraceError | None:
-        """A life with faults: gives the typed error that ended it, if one did."""
+        """A life with faults, which end with it: gives the typed error that ended it, if one did."""
         self.faults += faults
-        hook.watch(self.folder, *faults)
-        try:
-            return self.refused(**about)
-        finally:
-            hook.rest()
+
+        def live() -> None:
+            hook.watch(self.folder, *faults)
+            try:
+                self.live()
+            finally:
+                hook.rest()
+
+        return self.refused(live=live, **about)
 
     def refused(
         self, names: str | tuple[str, ...] = "", live: Callable[[], None] | None = None, *, task: bool = False
