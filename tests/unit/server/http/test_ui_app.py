@@ -131,6 +131,20 @@ def test_the_checkpoint_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert trace["nodes"][0]["kind"] == "Source"
 
 
+def test_one_of_several_queries_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("t,x\n1,1\n2,5\n")
+    Path("q.sql").write_text("CREATE STREAM s (t LONG, x LONG) ORDER BY t SOURCE FILE ('s.csv', ',');\n"
+                             "QUERY large AS SELECT x FROM s WHERE x > 4;\n"
+                             "QUERY small AS SELECT x FROM s WHERE x < 4;\n")  # fmt: skip
+    done = CliRunner().invoke(app, ["run", "q.sql", "--checkpoint", "kept"])
+    assert done.exit_code == 0, done.output
+    client = AppClient(make_ui_app(_target("kept/q", None, "q.sql:small"), "secret"))
+    texts = [node["text"] for node in client.post("/ui/data/traces", json={}, headers=TOKEN).json()["nodes"]]
+    assert any("x < 4" in text for text in texts)
+    assert not any("x > 4" in text for text in texts)
+
+
 def test_options_of_the_other_target_and_ports_are_refused(tmp_path: Path):
     file = tmp_path / "ticks.py"
     file.write_text(TICKS)
