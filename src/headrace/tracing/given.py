@@ -13,17 +13,28 @@ import pyarrow as pa
 from headrace.changes import Changes
 from headrace.display.words import clipped, counted
 from headrace.errors import TraceError
-from headrace.expr import Expr, evaluate, has_aggregates
+from headrace.expr import Expr, has_aggregates
+from headrace.operators.evaluate import passing_mask
 from headrace.operators.reference.lineage import Histories
 from headrace.operators.reference.rows import Row, row_identity
-from headrace.plan.nodes import Where
+from headrace.operators.times import event_times
+from headrace.plan.nodes import HeldEventTimes, Node, Where
 from headrace.plan.policies import Physical
 from headrace.schema import Type
 from headrace.time import CHRONON, INFINITY, NEG_INFINITY, TimeLike, format_ticks, ticks
 from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.why import event_text
 
-__all__ = ["check_condition", "chosen_row", "column_values", "given_time", "has_type", "without_events"]
+__all__ = [
+    "check_condition",
+    "chosen_row",
+    "column_values",
+    "fulfilling",
+    "given_time",
+    "has_type",
+    "time_value",
+    "without_events",
+]
 
 #: Where times are dates, smaller numbers are more likely years or seconds than ticks: about 1973.
 _LEAST_TICKS = 10**14
@@ -46,7 +57,7 @@ def chosen_row(
         wanted |= row
     elif row is not None:
         check_condition(operator, row)
-        found = found.filter(np.asarray(evaluate(row, found.payload).fill_null(False)))
+        found = fulfilling(operator, row, found)
     unknown = [name for name in wanted if name not in (*operator.node.schema.names, "le", "re")]
     if unknown:
         raise TraceError(
@@ -84,7 +95,7 @@ def _question_text(
 
 
 def check_condition(operator: TracedOperator, condition: Any) -> None:
-    """Raise unless this is a condition on the columns of an operator."""
+    """Raise unless this is a condition on the columns of an operator, and on `le` and `re`."""
     if not isinstance(condition, Expr):
         raise TraceError(
             "this names no event",
@@ -98,7 +109,20 @@ def check_condition(operator: TracedOperator, condition: Any) -> None:
             given=clipped(str(condition), 100),
             allowed="expressions without aggregates",
         )
-    Where(operator.node, condition)
+    Where(_with_times(operator.node, condition), condition)
+
+
+def fulfilling(operator: TracedOperator, condition: Expr, changes: Changes) -> Changes:
+    """The changes of an operator that fulfil a condition, which is checked."""
+    node = _with_times(operator.node, condition)
+    timed = event_times(node, changes) if isinstance(node, HeldEventTimes) else changes
+    return changes.filter(passing_mask(condition, timed.payload, changes.weight))
+
+
+def _with_times(node: Node, condition: Expr) -> Node:
+    """A node with the times of its events as columns, as far as a condition looks at them."""
+    start, end = (name if name in condition.columns() and name not in node.schema else None for name in ("le", "re"))
+    return HeldEventTimes(node, start, end) if start or end else node
 
 
 def column_values(operator: TracedOperator, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +174,17 @@ def given_time(operator: TracedOperator, name: str, value: Any) -> int:
             instead=f"{name}='2024-05-01T12:00:05'" if dates else f"{name}=5",
         )
     return time
+
+
+def time_value(operator: TracedOperator, name: str, given: str) -> datetime | int:
+    """A time of a question as a value with which expressions compare `le` and `re`."""
+    time = given_time(operator, name, given)
+    if not operator.node.dates:
+        return time
+    try:
+        return _EPOCH + timedelta(microseconds=time)
+    except OverflowError as error:
+        raise TraceError("no date is like this", given=f"{name} = {given}", allowed="the years 1 to 9999") from error
 
 
 def without_events(record: TraceRecord, rows: Sequence[tuple[TracedOperator, Row]]) -> TraceRecord:
