@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,15 @@ from headrace.tracing.record import TracedOperator, TraceRecord
 from headrace.tracing.why import event_text
 
 __all__ = [
+    "as_date",
     "check_condition",
+    "check_date",
     "chosen_row",
     "column_values",
     "fulfilling",
     "given_time",
     "has_type",
+    "time_of",
     "time_value",
     "without_events",
 ]
@@ -126,26 +130,55 @@ def _with_times(node: Node, condition: Expr) -> Node:
 
 
 def column_values(operator: TracedOperator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of an operator's columns, checked; a DATETIME may be a text, and without a zone it is UTC."""
+    """Values of an operator's columns, checked; a date may be a text, and a time without a zone is UTC."""
     found = {}
     for name, given in values.items():
-        is_time = operator.node.schema[name].type is Type.DATETIME and isinstance(given, (str, datetime))
-        value = _datetime(given) if is_time else given
+        kind = operator.node.schema[name].type
+        check_date(name, kind, given)
+        value = _datetime(given) if kind is Type.DATETIME else as_date(given) if kind is Type.DATE else given
         if not has_type(operator, name, value):
-            kind = operator.node.schema[name].type.value
             raise TraceError(
-                f"this is no value of column {name!r} of operator #{operator.number}, which is {kind}",
+                f"this is no value of column {name!r} of operator #{operator.number}, which is {kind.value}",
                 given=f"{clipped(repr(given), 100)} ({type(given).__name__})",
-                allowed=f"values of {kind}, or None",
+                allowed=f"values of {kind.value}, or None",
             )
         found[name] = value
     return found
 
 
-def _datetime(given: str | datetime) -> Any:
+def check_date(name: str, kind: Type, value: Any) -> None:
+    """Raise for a number as a value of a DATE or DATETIME column; large ones are microseconds since 1970."""
+    least = {Type.DATE: INFINITY, Type.DATETIME: _LEAST_TICKS}.get(kind)
+    if least is None or isinstance(value, bool) or not is_number(value) or abs(int(value)) >= least:
+        return
+    raise TraceError(
+        f"the values of column {name!r} are dates",
+        given=f"{name} = {clipped(repr(value), 100)}",
+        allowed="dates" if kind is Type.DATE else "dates, or their microseconds since 1970",
+        instead=f"{name}='2024-05-01'" if kind is Type.DATE else f"{name}='2024-05-01T12:00:05'",
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a time is a number, also as a text."""
+    return isinstance(value, int | np.integer) or (
+        isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,100}", value.strip()) is not None
+    )
+
+
+def as_date(given: Any) -> Any:
+    """A text as a value of a DATE column; as it was given if it is none."""
+    with suppress(ValueError):
+        return date.fromisoformat(given.strip()) if isinstance(given, str) else given
+    return given
+
+
+def _datetime(given: Any) -> Any:
     """A time as a value of a column; as it was given if no column can have it."""
+    if isinstance(given, bool) or not isinstance(given, (str, datetime, int, np.integer)):
+        return given
     try:
-        return _EPOCH + timedelta(microseconds=ticks(given))
+        return _EPOCH + timedelta(microseconds=ticks(int(given) if isinstance(given, np.integer) else given))
     except OverflowError:
         return given
 
@@ -161,14 +194,16 @@ def has_type(operator: TracedOperator, name: str, value: Any) -> bool:
 
 def given_time(operator: TracedOperator, name: str, value: Any) -> int:
     """A time of a question in ticks; raise for a number where times are dates, or a date where they are numbers."""
-    time, dates = ticks(value), operator.node.dates
-    is_number = isinstance(value, int | np.integer) or (
-        isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()) is not None
-    )
-    fits = not is_number or abs(time) >= _LEAST_TICKS if dates else is_number
+    return time_of(f"operator #{operator.number}", name, value, dates=operator.node.dates)
+
+
+def time_of(owner: str, name: str, value: Any, *, dates: bool) -> int:
+    """A time in ticks; raise for a number where the times of its owner are dates, or a date where they are numbers."""
+    time = ticks(value)
+    fits = not is_number(value) or abs(time) >= _LEAST_TICKS if dates else is_number(value)
     if not fits and time not in (INFINITY, NEG_INFINITY):
         raise TraceError(
-            f"the times of operator #{operator.number} are {'dates' if dates else 'numbers'}",
+            f"the times of {owner} are {'dates' if dates else 'numbers'}",
             given=f"{name} = {value!r}",
             allowed="dates, or their microseconds since 1970" if dates else "numbers",
             instead=f"{name}='2024-05-01T12:00:05'" if dates else f"{name}=5",
