@@ -189,6 +189,27 @@ def test_breakpoints_through_the_routes(client: AppClient):
     act(action="open", batch_rows=1)
 
 
+def test_a_run_that_fails_is_at_the_batch_where_it_failed(tmp_path: Path):
+    (tmp_path / "bad.py").write_text(
+        "import headrace as hr\n\n\n@hr.udf\ndef unlucky(v: int) -> int:\n    return v // (v - 2)\n\n\n"
+        "q = hr.events('le | re | v\\n1 | 9 | 1\\n2 | 9 | 2\\n3 | 9 | 3').select(u=unlucky('v'))\n"
+    )
+    client = AppClient(make_ui_app(_target(f"{tmp_path / 'bad.py'}:q", 1, None), "secret"))
+    client.post("/ui/data/debug", json={"action": "open", "batch_rows": 1}, headers=TOKEN)
+    stopped = client.post("/ui/data/debug", json={"action": "run"}, headers=TOKEN)
+    assert stopped.status_code == 200
+    pause = stopped.json()["pause"]
+    assert (pause["reason"], pause["batch"]) == ("error", 1)
+    assert pause["text"].startswith("failed in batch 1: ")
+    assert "unlucky" in pause["error"]
+    rows = client.get(f"/ui/data/traces/{stopped.json()['trace']}/changes?operator=3&batch=0", headers=TOKEN).json()
+    assert [row["values"] for row in rows["rows"]] == [{"u": -1}]
+    again = client.post("/ui/data/debug", json={"action": "batch"}, headers=TOKEN)
+    assert (again.status_code, again.json()["message"]) == (400, "this run has failed")
+    restarted = client.post("/ui/data/debug", json={"action": "restart"}, headers=TOKEN).json()
+    assert restarted["pause"]["reason"] == "start"
+
+
 @pytest.mark.slow
 def test_the_command_prints_its_address_and_ends(tmp_path: Path):
     (tmp_path / "ticks.py").write_text(
