@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from headrace.tracing.debugging import Conditions, DebugSession
 from headrace.tracing.record import record_local, record_replay
 from headrace.tracing.traced import TracedRun
 
-__all__ = ["debugged", "trace_checkpoint", "traced"]
+__all__ = ["debugged", "trace_checkpoint", "traced", "traced_again"]
 
 
 def traced(node: Node, *, batch_rows: int | None, state: bool, consistency: Consistency) -> TracedRun:
@@ -71,9 +72,21 @@ def trace_checkpoint(
     """
     given = [one if isinstance(one, tuple) else (one, None) for one in (stream, *others)]
     nodes = checked_streams({str(number): one for number, (one, _) in enumerate(given)})
-    pairs = [(followed(node), sink) for node, (_, sink) in zip(nodes.values(), given, strict=True)]
-    chosen = None if batches is None else _batch_range(batches)
-    return TracedRun(record_replay(Replay(checkpoint, pairs, chosen), state=state))
+    pairs = [(node, sink) for node, (_, sink) in zip(nodes.values(), given, strict=True)]
+    return traced_again(checkpoint, pairs, None if batches is None else _batch_range(batches), state=state)
+
+
+def traced_again(
+    checkpoint: str | Path,
+    pairs: Sequence[tuple[Node, Any]],
+    batches: BatchRange | None,
+    *,
+    state: bool = False,
+    output: int | None = None,
+) -> TracedRun:
+    """Run batches of a checkpoint again; with `output`, the trace has only what this output depends on."""
+    replay = Replay(checkpoint, [(followed(node), sink) for node, sink in pairs], batches)
+    return TracedRun(record_replay(replay, state=state, output=output))
 
 
 def _batch_range(batches: Any) -> BatchRange:

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LoadedQuery",
+    "NamedOutputs",
     "Target",
     "endless",
     "find",
+    "find_outputs",
     "find_stream",
     "folder_of",
     "load_file",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _TARGET = re.compile(r"(?P<file>.+?\.(?P<kind>py|sql))(?::(?P<name>.+))?")
+_IN_PYTHON = "vwap = ticks.where(...)"
 _ALLOWED = "FILE.py, FILE.sql, or either with :NAME"
 
 #: The argument that names the target of a command.
@@ -77,19 +80,52 @@ def find(target: str, roots: Sequence[Path] | None = None, *, absolute: bool = F
     return LoadedQuery(file.stem, *outputs, single=False, session=script.session, outcomes=script.outcomes)
 
 
-def find_stream(target: str, *, absolute: bool = False) -> tuple[str, Stream]:
-    """The one stream that `FILE:NAME` names, or the only one that FILE could mean.
-
-    With `absolute`, the paths of a script do not depend on the current directory.
-    """
+def find_stream(target: str) -> tuple[str, Stream]:
+    """The one stream that `FILE:NAME` names, or the only one that FILE could mean."""
     file, name = _parts(target)
     if file.suffix == ".py":
         return _in_python(file, name)
-    script = load_script(file, absolute=absolute)
-    if name is not None:
-        return name, _named(name, _by_name(script), str(file))
-    outputs = script.queries | {key: stream for key, (stream, _) in script.deliveries.items()}
-    return _only(outputs or script.streams, file, "SELECT …")
+    return _in_script(load_script(file), file, name)
+
+
+@dataclass(frozen=True)
+class NamedOutputs:
+    """A stream of a file, and the outputs with which it may have been started, in their order."""
+
+    name: str
+    stream: Stream
+    #: Names, streams, and sinks where they are known. Of a Python file, those that the target names.
+    outputs: Sequence[tuple[str, Stream, Any]]
+    #: Whether the file is a script, which says what its outputs are.
+    of_script: bool
+
+    @property
+    def place(self) -> int | None:
+        """The place of the stream among the outputs; None if it is none of them."""
+        return next((place for place, (name, _, _) in enumerate(self.outputs) if name == self.name), None)
+
+    @property
+    def sink(self) -> Any:
+        """The sink of the stream in the file, if there is one."""
+        return None if self.place is None else self.outputs[self.place][2]
+
+
+def find_outputs(target: str) -> NamedOutputs:
+    """The stream of `FILE:NAME` with the other outputs of its script; of `FILE.py:A,B` the first, with the others.
+
+    Paths of a script do not depend on the current directory.
+    """
+    file, name = _parts(target)
+    if file.suffix == ".py":
+        streams = _streams_of(file)
+        names = [_only(streams, file, _IN_PYTHON)[0]] if name is None else [part.strip() for part in name.split(",")]
+        found = [(one, _named(one, streams, str(file)), None) for one in names]
+        return NamedOutputs(*found[0][:2], found, of_script=False)
+    script = load_script(file, absolute=True)
+    outputs: list[tuple[str, Stream, Any]] = [(key, stream, None) for key, stream in script.queries.items()]
+    outputs += [(key, stream, sink) for key, (stream, sink) in script.deliveries.items()]
+    name, stream = _in_script(script, file, name)
+    return NamedOutputs(name, stream, outputs, of_script=True)
 
 
 def endless(streams: Iterable[Stream]) -> list[str]:
@@ -167,13 +203,25 @@ def _parts(target: str) -> tuple[Path, str | None]:
 
 
 def _in_python(file: Path, name: str | None) -> tuple[str, Stream]:
+    streams = _streams_of(file)
+    if name is not None:
+        return name, _named(name, streams, str(file))
+    return _only(streams, file, _IN_PYTHON)
+
+
+def _streams_of(file: Path) -> dict[str, Stream]:
+    """The streams at the top level of a Python file."""
     # Imported here, since `headrace --help` does not need it.
     from headrace.api.stream import Stream
 
-    streams = {key: value for key, value in vars(load_file(file)).items() if isinstance(value, Stream)}
+    return {key: value for key, value in vars(load_file(file)).items() if isinstance(value, Stream)}
+
+
+def _in_script(script: Script, file: Path, name: str | None) -> tuple[str, Stream]:
     if name is not None:
-        return name, _named(name, streams, str(file))
-    return _only(streams, file, "vwap = ticks.where(...)")
+        return name, _named(name, _by_name(script), str(file))
+    outputs = script.queries | {key: stream for key, (stream, _) in script.deliveries.items()}
+    return _only(outputs or script.streams, file, "SELECT …")
 
 
 def _by_name(script: Script) -> dict[str, Stream]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.loading import Target, find_stream
+from headrace.cli.replaying import trace_again
 from headrace.errors import PlanError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.api.stream import Stream
     from headrace.expr import Expr
     from headrace.tracing.record import TracedOperator
     from headrace.tracing.traced import TracedRun
@@ -49,7 +49,7 @@ def command(
         typer.Option(
             metavar="DIR",
             help="Run batches of this checkpoint of the query again, as they ran: those of --batches, else all that "
-            "are kept.",
+            "are kept. If a program started several streams together: FILE.py:A,B, in their order.",
         ),
     ] = None,
     why_not: Annotated[
@@ -109,10 +109,9 @@ def command(
         return
     others = {"--operator": operator, "--batches": None if checkpoint is not None else batches}
     _check_options(asked, others, replayed=checkpoint is not None and batch_rows is not None)
-    name, stream = find_stream(target, absolute=checkpoint is not None)
     chosen = None if batches is None else _batches(batches)
     last = None if chosen is None else chosen[-1]
-    trace = stream.trace(batch_rows=batch_rows) if checkpoint is None else _of_checkpoint(checkpoint, stream, chosen)
+    name, trace = _traced(target, batch_rows) if checkpoint is None else trace_again(checkpoint, target, chosen)
     if save is not None:
         _save({table: getattr(trace, table) for table in _TABLES}, save)
     if compare is not None:
@@ -128,6 +127,11 @@ def command(
         trace.show(operator, batches=chosen, n=rows)
     else:
         typer.echo(f"{name}: {trace}")
+
+
+def _traced(target: str, batch_rows: int | None) -> tuple[str, TracedRun]:
+    name, stream = find_stream(target)
+    return name, stream.trace(batch_rows=batch_rows)
 
 
 def _on_server(
@@ -206,13 +210,6 @@ def _condition(operator: TracedOperator, text: str) -> Expr:
     from headrace.api.stream import Stream
 
     return condition_of(Stream(operator.node), text)
-
-
-def _of_checkpoint(checkpoint: str, stream: Stream, batches: range | None) -> TracedRun:
-    # Imported here, since `headrace --help` does not need it.
-    from headrace.api.tracing import trace_checkpoint
-
-    return trace_checkpoint(checkpoint, stream, batches=None if batches is None else (batches[0], batches[-1]))
 
 
 def _batches(text: str) -> range:

@@ -106,14 +106,11 @@ def _target(target: str, batch_rows: int | None, query: str | None) -> UiTarget:
     return _Checkpoint(target, query)
 
 
-def _stream_of(target: str, *, absolute: bool = False) -> Stream:
-    """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page.
-
-    With `absolute`, the paths of a script are those that a checkpoint knows.
-    """
+def _stream_of(target: str) -> Stream:
+    """The stream of a file as it is now. It may be half written: what is wrong with it is shown on the page."""
     from headrace.cli.loading import find_stream
 
-    return find_stream(target, absolute=absolute)[1]
+    return find_stream(target)[1]
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ class _Checkpoint:
         }
 
     def trace(self, batch_rows: int | None) -> TracedRun:
-        from headrace.api.tracing import trace_checkpoint
+        from headrace.cli.replaying import trace_again
         from headrace.errors import TraceError
 
         del batch_rows  # batches are as they ran
@@ -163,7 +160,7 @@ class _Checkpoint:
                 given=self.path,
                 instead="headrace ui CHECKPOINT --query FILE:NAME",
             )
-        return trace_checkpoint(self.path, _stream_of(self.query, absolute=True), state=True)
+        return trace_again(self.path, self.query, state=True)[1]
 
     def debug(self, batch_rows: int | None) -> DebugSession:
         from headrace.errors import TraceError

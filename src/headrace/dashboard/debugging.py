@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 
 from headrace.dashboard.open_traces import OpenTraces
-from headrace.errors import TraceError
+from headrace.errors import HeadraceError, TraceError
 from headrace.tracing.debugging import DebugSession
 
 __all__ = ["DebuggingPage"]
@@ -39,7 +39,7 @@ class DebuggingPage:
                 "restart": self._session.restart,
             }
             if action in moves:
-                moves[action]()
+                self._move(self._session, moves[action])
             elif action == "add":
                 self._add(self._session, body)
             elif action == "delete":
@@ -54,6 +54,15 @@ class DebuggingPage:
             self._session.close()
             self._traces.close(self._key)
             self._session = None
+
+    def _move(self, session: DebugSession, move: Callable[[], object]) -> None:
+        """Let the run go on. If it fails, that is where it is: the trace has what there was until then."""
+        had_failed = session.pause.reason == "error"
+        try:
+            move()
+        except HeadraceError:
+            if had_failed or session.pause.reason != "error":
+                raise
 
     def _add(self, session: DebugSession, body: Mapping[str, Any]) -> None:
         kind, when = body.get("kind"), str(body.get("when") or "").strip()

@@ -19,10 +19,9 @@ from headrace.changes import Changes
 from headrace.display.words import clipped, counted
 from headrace.errors import HeadraceError, TraceError
 from headrace.expr import Expr
-from headrace.operators.registry import linear_of
-from headrace.plan.nodes import Admit, Diverted, Orphans, Source, Where
+from headrace.plan.nodes import Admit, Diverted, Orphans, Source
 from headrace.time import NEG_INFINITY, format_ticks
-from headrace.tracing.given import check_condition
+from headrace.tracing.given import check_condition, fulfilling
 from headrace.tracing.plain import plain_table
 from headrace.tracing.record import TracedOperator
 from headrace.tracing.traced import change_table
@@ -38,7 +37,6 @@ __all__ = [
     "Hit",
     "OperatorStep",
     "Side",
-    "filter_of",
 ]  # fmt: skip
 
 #: Which changes of an operator a condition is about.
@@ -113,14 +111,15 @@ class AtOutput(Breakpoint):
     def __init__(self, operator: TracedOperator, when: Expr | None) -> None:
         super().__init__(operator)
         self.when = when
-        self._filter = filter_of(operator, when)
+        if when is not None:
+            check_condition(operator, when)
 
     @property
     def text(self) -> str:
         return f"output of {self.place}{'' if self.when is None else f' when {self.when}'}"
 
     def fitting(self, step: OperatorStep) -> Changes | None:
-        return _any(_filtered(self._filter, step.changes)) if self.is_at(step) else None
+        return _any(_filtered(step, self.when)) if self.is_at(step) else None
 
 
 class AtInput(Breakpoint):
@@ -131,14 +130,16 @@ class AtInput(Breakpoint):
     def __init__(self, operator: TracedOperator, producers: Sequence[TracedOperator], when: Expr | None) -> None:
         super().__init__(operator)
         self.when = when
-        self._filters: dict[int, Where | None] = {}
+        self._producers: set[int] = set()
         errors: list[HeadraceError] = []
         for producer in producers:
             try:
-                self._filters[producer.number] = filter_of(producer, when)
+                if when is not None:
+                    check_condition(producer, when)
+                self._producers.add(producer.number)
             except HeadraceError as error:
                 errors.append(error)
-        if not self._filters:
+        if not self._producers:
             raise errors[0] if errors else TraceError(
                 "this operator has no input", given=f"#{operator.number} {clipped(operator.text, 60)}",
                 allowed="an operator that reads another", instead=f"break_at({operator.number}) for its output",
@@ -149,8 +150,7 @@ class AtInput(Breakpoint):
         return f"input of {self.place}{'' if self.when is None else f' when {self.when}'}"
 
     def fitting(self, step: OperatorStep) -> Changes | None:
-        number = step.operator.number
-        return _any(_filtered(self._filters[number], step.changes)) if number in self._filters else None
+        return _any(_filtered(step, self.when)) if step.operator.number in self._producers else None
 
 
 class AtRetraction(Breakpoint):
@@ -298,19 +298,9 @@ class Breakpoints:
         return tuple(found)
 
 
-def filter_of(operator: TracedOperator, when: Expr | None) -> Where | None:
-    """The filter of a condition on an operator's changes."""
-    if when is None:
-        return None
-    check_condition(operator, when)
-    return Where(operator.node, when)
-
-
-def _filtered(where: Where | None, changes: Changes) -> Changes:
-    if where is None or not len(changes):
-        return changes
-    kept: Changes = linear_of(where)(where, changes)
-    return kept
+def _filtered(step: OperatorStep, when: Expr | None) -> Changes:
+    """The changes of a step that fulfil a condition."""
+    return step.changes if when is None or not len(step.changes) else fulfilling(step.operator, when, step.changes)
 
 
 def _any(changes: Changes) -> Changes | None:

@@ -86,9 +86,17 @@ class OperatorPair:
 
 
 class Comparison:
-    """Two runs, operator by operator, and their answers: rows only left, only right, and in both."""
+    """Two runs, operator by operator, and their answers: rows only left, only right, and in both.
+
+    Of runs that failed, the batches before are compared.
+    """
 
     def __init__(self, left: TraceRecord, right: TraceRecord) -> None:
+        sides = {"left": left, "right": right}
+        #: Why batches are not compared: a run failed in them.
+        self.failures = [f"{side} {record.failure}" for side, record in sides.items() if record.failure is not None]
+        if failed := [record.failure.batch for record in sides.values() if record.failure is not None]:
+            left, right = (record.before(min(failed)) for record in sides.values())
         self.left, self.right = left, right
         self.pairs = [
             OperatorPair(one, other, self._first_difference(one, other)) for one, other in _pairs(left, right)
@@ -137,7 +145,9 @@ class Comparison:
         counts = dict.fromkeys(_SIDES, 0)
         for row in self.answers.select(["side", "weight"]).to_pylist():
             counts[row["side"]] += row["weight"]
-        lines = ["Comparison of two traces"]
+        lines = ["Comparison of two traces", *(f"  {failure}" for failure in self.failures)]
+        if self.failures:
+            lines.append(f"  {self._compared}")
         lines += [f"  {pair.text}" for pair in self.pairs]
         of_answers = next(pair for pair in self.pairs if pair.left is self.left.output)
         lines.append(
@@ -151,10 +161,19 @@ class Comparison:
         return printable("\n".join(lines))
 
     def as_dict(self) -> dict[str, Any]:
-        """The tables `operators` and `answers` as plain values, for JSON."""
-        return {"operators": plain_table(self.operators), "answers": plain_table(self.answers)}
+        """The tables `operators` and `answers` as plain values, for JSON; `failures` of the runs."""
+        tables = {"operators": plain_table(self.operators), "answers": plain_table(self.answers)}
+        return {**tables, "failures": self.failures}
 
     # --- parts -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _compared(self) -> str:
+        """Which batches are compared."""
+        first, last = self.left.first, self.left.first + max(len(self.left.batches), len(self.right.batches)) - 1
+        if last < first:
+            return "no batch is compared: a run failed in the first one"
+        return f"compared: batch {last}" if first == last else f"compared: batches {first} to {last}"
 
     def _first_difference(self, one: TracedOperator | None, other: TracedOperator | None) -> int | None:
         """The first batch in which changes differ."""

@@ -1,6 +1,6 @@
-"""Conditions from people who may not run SQL: columns of one operator, compared with values, with AND between them.
+"""Conditions from people who may not run SQL: columns of one operator, and `le` and `re`, compared with values.
 
-Pages and servers take these. A whole expression of SQL could read files of the server.
+Pages and servers take these, with AND between several. A whole expression of SQL could read files of the server.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.display.words import clipped
 from headrace.errors import TraceError
 from headrace.expr import Expr, col, lit
+from headrace.tracing.given import time_value
 from headrace.tracing.record import TracedOperator
 
 __all__ = ["comparisons_of", "masked"]
@@ -44,16 +45,19 @@ def comparisons_of(operator: TracedOperator, text: str) -> Expr:
 def _comparison(operator: TracedOperator, text: str) -> Expr:
     """A column compared with a value."""
     names = operator.node.schema.names
+    own = [*names, "le", "re"]
     parts = _COMPARISON.fullmatch(text)
     name = parts[1] if parts is not None else ""
     name = name[1:-1].replace('""', '"') if name.startswith('"') else name
-    if parts is None or name not in names:
+    if parts is None or name not in own:
         raise TraceError(
             f"a condition here compares columns of operator #{operator.number} with values", given=clipped(text, 100),
-            allowed=f"one of {', '.join(names)}, then < <= = <> >= or >, then a value; AND between several",
-            instead=f"{names[0]} = 1",
+            allowed=f"one of {', '.join(own)}, then < <= = <> >= or >, then a value; AND between several",
+            instead=f"{own[0]} = 1",
         )  # fmt: skip
     value = parts[3][1:-1].replace("''", "'") if re.fullmatch(r"'.*'", parts[3], re.DOTALL) else parts[3]
+    if name not in names:
+        return _SIGNS[parts[2]](col(name), lit(time_value(operator, name, value)))
     kind = operator.node.schema[name].type.arrow
     try:
         wanted = pa.scalar(value, pa.string()).cast(kind).as_py()

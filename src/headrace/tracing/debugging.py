@@ -233,12 +233,19 @@ class DebugSession:
 
     @property
     def original(self) -> TracedRun:
-        """The whole run of the query and the input without changes, to compare with `trace`."""
+        """The whole run of the query and the input without changes, to compare with `trace`.
+
+        If it fails, what it recorded until then: a comparison is about the batches before.
+        """
         with self._turn():
             if self._original is None:
                 line, rows = self._unchanged
                 run = SteppedRun(line, rows, Breakpoints(), state=self._state)
-                run.advance("end")
+                try:
+                    run.advance("end")
+                except Exception:  # of a user's function, say; the trace has it
+                    if run.error is None:
+                        raise
                 self._original = TracedRun(run.record())
             return self._original
 

@@ -27,11 +27,14 @@ from headrace.plan.nodes import Source
 from headrace.plan.policies import Physical
 from headrace.schema import RESERVED, Schema, Type
 from headrace.time import ticks
+from headrace.tracing.given import as_date, check_date, time_of
 
 __all__ = ["InputEdit", "ReadBatch", "RecordedInput", "Rows", "check_change", "reading_of"]
 
 #: Which rows of an input: those with these values, or those that fulfil a condition.
 Rows = Mapping[str, Any] | Expr
+#: The times of physical events.
+_TIMES = tuple(name for name in RESERVED if name != "kind")
 #: The number of an added row is none of a file's.
 _ADDED = 1 << 40
 
@@ -244,12 +247,27 @@ class InputEdit:
     def _mask(self, rows: Rows, block: DecodedBlock) -> np.ndarray[Any, np.dtype[np.bool_]]:
         table = block.table
         if isinstance(rows, Expr):
-            return np.asarray(predicate_mask(rows, table))
+            return np.asarray(predicate_mask(rows, self._with_dates(table)))
         chosen = np.ones(table.num_rows, np.bool_)
         wanted = self._row(rows)
         for name in wanted.column_names:
             chosen &= _same(table[name], wanted[name][0])
         return chosen
+
+    def _with_dates(self, table: pa.Table) -> pa.Table:
+        """Rows with the times of physical events as conditions compare them."""
+        for name in _TIMES if isinstance(self.source.lifetime, Physical) and self.source.dates else ():
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table[name].cast(Type.DATETIME.arrow))
+        return table
+
+    def _plain(self, name: str, value: Any) -> Any:
+        """A value as the rows of the source have it: times in ticks. A number is no date."""
+        kind = self.source.columns[name].type
+        if isinstance(self.source.lifetime, Physical) and name in _TIMES:
+            return time_of(str(self.source.origin), name, value, dates=self.source.dates)
+        check_date(name, kind, value)
+        return ticks(value) if kind is Type.DATETIME else as_date(value) if kind is Type.DATE else value
 
     def _row(self, values: Mapping[str, Any]) -> pa.Table:
         """Values of columns of the source as a table of one row."""
@@ -258,8 +276,7 @@ class InputEdit:
             if name not in columns.names:
                 raise UnknownColumn.of(name, columns.names, str(self.source.origin))
         named = Schema(tuple(columns[name] for name in values))
-        times = {name for name in values if name in RESERVED or columns[name].type is Type.DATETIME} - {"kind"}
-        plain = {name: ticks(values[name]) if values[name] is not None else None for name in times}
+        plain = {name: self._plain(name, value) for name, value in values.items() if value is not None}
         try:
             return read_plain({name: [value] for name, value in {**values, **plain}.items()}, named)
         except UnicodeEncodeError as error:  # half a character

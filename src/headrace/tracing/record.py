@@ -29,7 +29,7 @@ from headrace.time import INFINITY
 from headrace.tracing.places import ChangePlaces
 from headrace.tracing.recording import Check, EventFilter, RecordedBatch, Recorder, changes_of, unbounded
 
-__all__ = ["TraceRecord", "TracedOperator", "record_driven", "record_local", "record_replay"]
+__all__ = ["FailedBatch", "TraceRecord", "TracedOperator", "record_driven", "record_local", "record_replay"]
 
 #: The rules of a traced query: it runs as it is written.
 TRACED_RULES: tuple[Rule, ...] = (read_tables, combine_before_shuffle)
@@ -106,11 +106,32 @@ class TracedOperator:
         return self.node.describe()
 
 
+@dataclass(frozen=True)
+class FailedBatch:
+    """The batch in which a run failed, and why."""
+
+    batch: int
+    error: str
+
+    def __str__(self) -> str:
+        return f"failed in batch {self.batch}: {clipped(self.error.partition(chr(10))[0], 200)}"
+
+
 class TraceRecord:
     """The operators of a traced run by number, and what they gave."""
 
-    def __init__(self, line: Line, batches: Sequence[RecordedBatch], *, ended: bool = True, first: int = 0) -> None:
+    def __init__(
+        self,
+        line: Line,
+        batches: Sequence[RecordedBatch],
+        *,
+        ended: bool = True,
+        first: int = 0,
+        failure: FailedBatch | None = None,
+    ) -> None:
         self.line, self.batches = line, batches
+        #: Why the run did not go on, if it failed.
+        self.failure = failure
         #: The number of the first batch; if it is not 0, the run began from the state of a checkpoint.
         self.first = first
         #: Whether the last batch is the end of the input. The run of a session may be anywhere before it.
@@ -158,6 +179,10 @@ class TraceRecord:
     def numbered(self) -> Iterator[tuple[int, RecordedBatch]]:
         """The batches with their numbers."""
         return enumerate(self.batches, self.first)
+
+    def before(self, batch: int) -> TraceRecord:
+        """The same run, only the batches before one."""
+        return TraceRecord(self.line, self.batches[: batch - self.first], ended=False, first=self.first)
 
     def until(self, batch: int) -> list[tuple[int, RecordedBatch]]:
         """The batches up to one, with their numbers."""

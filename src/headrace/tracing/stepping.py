@@ -27,7 +27,7 @@ from headrace.time import INFINITY, NEG_INFINITY
 from headrace.tracing.breakpoints import Breakpoints, Hit, OperatorStep
 from headrace.tracing.calls import AtCall, CallTracer, call_text
 from headrace.tracing.inputs import RecordedInput
-from headrace.tracing.record import TracedOperator, TraceRecord
+from headrace.tracing.record import FailedBatch, TracedOperator, TraceRecord
 from headrace.tracing.recording import Recorder
 
 __all__ = ["Pause", "SteppedRun"]
@@ -170,7 +170,8 @@ class SteppedRun:
         batches = list(self.recorder.batches)
         if self._in_batch or not batches:
             batches.append(self.recorder.so_far(self.runner, self._taken))
-        return TraceRecord(self.line, batches, ended=self.pause.finished)
+        failure = None if self.error is None else FailedBatch(self.pause.batch, self.pause.error)
+        return TraceRecord(self.line, batches, ended=self.pause.finished, failure=failure)
 
     @property
     def batches(self) -> int:

@@ -263,7 +263,8 @@ class TracedRun:
         if first:
             return f"Trace of the batches {first} to {first + count - 1}, from the state before them"
         end = "and the end of the input" if self.record.ended else "so far"
-        return f"Trace of {count:,} batch{'' if count == 1 else 'es'}, {end}"
+        failed = f"; it {self.record.failure}" if self.record.failure is not None else ""
+        return f"Trace of {count:,} batch{'' if count == 1 else 'es'}, {end}{failed}"
 
     def show(self, operator: int | None = None, *, batches: range | None = None, n: int = 20) -> None:
         """Print the changes of an operator, by default of the output; `batches` are some of the trace."""

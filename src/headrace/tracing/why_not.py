@@ -309,7 +309,6 @@ def wanted_row(
     """The description of an event by values of columns, of `le` and `re`, by an instant, or by a condition."""
     is_condition = row is not None and not isinstance(row, Mapping)
     equal = dict(columns) | (dict(row) if isinstance(row, Mapping) else {})
-    times = {name: given_time(operator, name, equal.pop(name)) for name in ("le", "re") if name in equal}
     holds, names = [], operator.node.schema.names
     for part in conjuncts(row) if isinstance(row, Expr) else ():
         pair = _equality(part)
@@ -317,7 +316,15 @@ def wanted_row(
             equal[pair[0]] = pair[1]
         else:
             holds.append((part, True))
+    times = {name: given_time(operator, name, equal.pop(name)) for name in ("le", "re") if name in equal}
     unknown = [name for name in (*equal, *(n for part, _ in holds for n in part.columns())) if name not in names]
+    if unknown and {*unknown} <= {"le", "re"}:
+        raise TraceError(
+            "of an event that is not there, a time is one that it should have",
+            given=clipped(str(row), 100),
+            allowed="le = TIME, re = TIME",
+            instead="a time at which it should last: at",
+        )
     if unknown or not (equal or times or is_condition or at is not None):
         raise TraceError(
             f"operator #{operator.number} has no column {unknown[0]!r}" if unknown else "nothing is said of the event",

@@ -215,6 +215,31 @@ def test_breakpoints_and_steps(ui: Ui, new_page: NewPage):
     expect(page.locator(".dbg-pause")).to_contain_text("end of the input")
 
 
+def test_a_run_that_fails(new_page: NewPage, tmp_path: Path):
+    """The whole query cannot be traced, but run step by step: up to the batch where it fails."""
+    (tmp_path / "bad.py").write_text(
+        "import headrace as hr\n\n\n@hr.udf\ndef unlucky(v: int) -> int:\n    return v // (v - 2)\n\n\n"
+        "q = hr.events('le | re | v\\n1 | 9 | 1\\n2 | 9 | 2\\n3 | 9 | 3').select(u=unlucky('v'))\n"
+    )
+    failing = Ui(f"{tmp_path / 'bad.py'}:q", "--batch-rows", "1")
+    try:
+        page = new_page(failing.url)
+        page.goto(failing.address)
+        expect(page.get_by_role("alert")).to_contain_text("unlucky")
+        page.get_by_text("Breakpoints and steps").click()
+        page.get_by_role("button", name="Run to a breakpoint").click()
+        expect(page.locator(".dbg-pause").get_by_role("alert")).to_contain_text("failed in batch 1")
+        expect(page.locator(".dbg-batch")).to_contain_text("batch 1")
+        expect(page.get_by_label("Stop when")).to_contain_text("#3 Select")
+        at_batch(page, 0)
+        page.get_by_role("tab", name="Changes").click()
+        expect(rows_of(page)).to_contain_text("-1")
+        page.get_by_role("button", name="Restart").click()
+        expect(page.locator(".dbg-pause")).to_contain_text("at the start")
+    finally:
+        failing.close()
+
+
 def test_two_versions_side_by_side(new_page: NewPage, tmp_path: Path):
     write_trades(tmp_path)
     changing = Ui(f"{tmp_path / 'average.py'}:average", "--batch-rows", "200")

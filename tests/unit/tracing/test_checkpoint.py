@@ -17,6 +17,8 @@ import headrace as hr
 from headrace import col
 from headrace.changes import Changes
 from headrace.cli import app
+from headrace.cli.loading import load_file
+from headrace.cli.replaying import trace_again
 from headrace.errors import CheckpointError, PlanError, StoreError, TraceError
 from headrace.host.saved.folder import SavedCheckpoint
 from headrace.host.saved.replay import kept_batches
@@ -344,6 +346,78 @@ def test_the_command(tmp_path: Path):
     assert {line.split("|")[0].strip() for line in changes.output.splitlines()[1:]} == {"12", "13"}
     gone = CliRunner().invoke(app, ["trace", *target, "--batches", "3..50"])
     assert gone.exit_code != 0
+
+
+SEVERAL = """
+CREATE STREAM s (t LONG, x LONG) ORDER BY t SOURCE FILE ('s.csv', ',');
+QUERY large AS SELECT x FROM s WHERE x > 4;
+QUERY small AS SELECT x + 1 AS y FROM s WHERE x < 4;
+INSERT INTO FILE ('all', encoding => 'upsert', key => 'x') SELECT x FROM s;
+"""
+
+
+def invoke(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+@pytest.mark.parametrize("output", ["events", "final"])
+def test_one_of_several_queries_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str):
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("t,x\n1,1\n2,5\n")
+    Path("q.sql").write_text(SEVERAL)
+    invoke("run", "q.sql", "--checkpoint", "kept", "--output", output)
+    shown = invoke("trace", "q.sql:small", "--checkpoint", "kept/q")
+    assert shown.startswith("small: Trace of 1 batch")
+    assert "x < 4" in shown
+    assert "x > 4" not in shown
+    assert ("Final" in shown) == (output == "final")
+    assert "x > 4" in invoke("trace", "q.sql:large", "--checkpoint", "kept/q")
+    if output == "events":
+        assert "y = 2" in invoke("trace", "q.sql:small", "--checkpoint", "kept/q", "--why", "y = 2").splitlines()[0]
+    assert "Latest" in invoke("trace", "q.sql:query_3", "--checkpoint", "kept/q")
+    none = CliRunner().invoke(app, ["trace", "q.sql:s", "--checkpoint", "kept/q"])
+    assert isinstance(none.exception, CheckpointError)
+    assert "'s' is none of the outputs of this checkpoint" in str(none.exception)
+
+
+def test_the_delivery_of_a_script_alone_and_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("t,x\n1,1\n2,5\n")
+    stream, *_, insert = SEVERAL.strip().splitlines()
+    Path("q.sql").write_text(f"{stream}\n{insert}\n")
+    invoke("run", "q.sql", "--checkpoint", "whole")
+    invoke("run", "q.sql:query_1", "--checkpoint", "named")
+    assert "Latest" in invoke("trace", "q.sql", "--checkpoint", "whole/q")
+    assert "Latest" not in invoke("trace", "q.sql:query_1", "--checkpoint", "named/query_1")
+    Path("q.sql").write_text(f"{stream}\n{insert[:-1]} WHERE x > 2;\n")
+    with pytest.raises(CheckpointError, match="belongs to another query") as raised:
+        trace_again("whole/q", "q.sql")
+    assert "x > 2" in str(raised.value)
+
+
+def test_several_streams_of_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in", 0, ("a", 1, 1), ("b", 2, 5))
+    Path("two.py").write_text(
+        f"import headrace as hr\nfrom headrace import col\n"
+        f"ticks = hr.read_csv({str(tmp_path / 'in')!r}, schema={SCHEMA!r}, lifetime=hr.point('ts'))\n"
+        f"large, small = ticks.where(col('x') > 4), ticks.where(col('x') < 4)\n"
+    )
+    streams = vars(load_file(Path("two.py")))
+    query = hr.start_all(
+        [(streams["large"], hr.memory()), (streams["small"], hr.memory())], host="local", checkpoint="kept"
+    )
+    query.process_all_available()
+    query.stop()
+    shown = invoke("trace", "two.py:large,small", "--checkpoint", "kept", "--why", "x = 5")
+    assert "k = b" in shown
+    with pytest.raises(CheckpointError, match="the query of this checkpoint has 2 outputs") as raised:
+        trace_again("kept", "two.py:large")
+    assert "FILE.py:A,B" in str(raised.value)
+    with pytest.raises(PlanError, match="there is no stream 'smal'"):
+        trace_again("kept", "two.py:large,smal")
 
 
 def test_a_recording_of_the_command_needs_a_checkpoint(tmp_path: Path):

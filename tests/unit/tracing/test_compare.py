@@ -105,3 +105,42 @@ def test_the_comparison_as_plain_values():
     found = json.loads(json.dumps(counted(1).trace().compare(counted(3).trace()).as_dict()))
     assert found["operators"][0]["left"] == 1
     assert found["answers"][0] == {"side": "left", "weight": 1, "le": 0, "re": 10, "k": "a", "n": 2}
+
+
+@hr.udf
+def unlucky(v: int) -> int:
+    if v == 2:
+        raise ValueError("2 is bad")
+    return v
+
+
+def test_a_run_that_failed_is_compared_as_far_as_it_ran():
+    rows = hr.events("le | re | v\n1 | 9 | 1\n2 | 9 | 3\n3 | 9 | 2\n4 | 9 | 5")
+    with rows.select(u=unlucky("v")).debug(batch_rows=1) as session:
+        session.change_input(1, remove="v = 2")
+        session.change_input(1, replace=("v = 3", {"v": 4}))
+        assert session.run().finished
+        assert "failed in batch 2" in repr(session.original)
+        found = session.original.compare(session.trace)
+        assert found.answers.select(["side", "u"]).to_pylist() == [
+            {"side": "left", "u": 3},
+            {"side": "right", "u": 4},
+            {"side": "both", "u": 1},
+        ]
+        lines = repr(found).splitlines()[1:]
+        assert lines[0].startswith("  left failed in batch 2: ")
+        assert "2 is bad" in lines[0]
+        assert lines[1] == "  compared: batches 0 to 1"
+        assert found.as_dict()["failures"] == [lines[0].strip()]
+        assert "right failed in batch 2" in repr(session.trace.compare(session.original))
+
+
+def test_a_run_that_failed_at_once():
+    rows = hr.events("le | re | v\n1 | 9 | 2\n2 | 9 | 1")
+    with rows.select(u=unlucky("v")).debug(batch_rows=1) as session:
+        session.change_input(1, remove="v = 2")
+        session.run()
+        found = session.original.compare(session.trace)
+        assert found.answers.num_rows == 0
+        assert "no batch is compared: a run failed in the first one" in repr(found)
+        assert found.differences().num_rows == 0

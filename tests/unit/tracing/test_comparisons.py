@@ -42,3 +42,21 @@ def test_columns_are_compared_with_values(text: str, expected: list[int]):
 def test_nothing_else_is_a_condition(text: str):
     with pytest.raises(TraceError):
         comparisons_of(ROWS.trace().record.output, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("le = '2024-05-01'", ["x"]), ("re > '2024-05-01T12:30:00Z' AND k <> 'x'", ["y"]), ("le < '2024-05-02'", ["x"])],
+)
+def test_the_times_of_events_are_compared_too(text: str, expected: list[str]):
+    rows = hr.events("le | re | k\n2024-05-01 | 2024-05-01T12:00:00 | x\n2024-05-02 | 2024-05-03 | y")
+    trace = rows.trace()
+    assert trace.why(comparisons_of(trace.record.output, text)).inputs["k"].to_pylist() == expected
+
+
+def test_times_that_are_none():
+    output = hr.events("le | re | k\n2024-05-01 | 2024-05-02 | x").trace().record.output
+    with pytest.raises(TraceError, match="are dates"):
+        comparisons_of(output, "le = 5")
+    with pytest.raises(TraceError, match="no date is like this"):
+        comparisons_of(output, "re = inf")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -29,6 +31,52 @@ def test_a_value_of_another_type_is_named(question: Any, column: str, value: Any
 
 def test_a_number_that_is_too_large_in_a_condition():
     assert "no event was read" in repr(NUMBERS.trace().why_not(col("v") == 2**62))
+
+
+DATED = hr.from_arrow(
+    pa.table({"t": [0], "ts": [datetime(2024, 5, 1, tzinfo=UTC)], "d": [date(2024, 5, 1)]}), lifetime=hr.point("t")
+)
+
+
+@pytest.mark.parametrize(("column", "value"), [("ts", 5), ("ts", "0000"), ("d", 5), ("d", "2024")])
+def test_a_number_is_no_value_of_a_column_of_dates(column: str, value: Any):
+    trace = DATED.trace()
+    with DATED.debug() as session:
+        for ask in (
+            trace.why,
+            trace.why_not,
+            lambda **values: session.change_input(1, remove=values),
+            lambda **values: session.change_input(1, replace=({}, values)),
+            lambda **values: session.change_input(1, add=[values]),
+        ):
+            with pytest.raises(TraceError, match=f"the values of column '{column}' are dates"):
+                ask(**{column: value})
+
+
+@pytest.mark.parametrize(
+    "values", [{"ts": "2024-05-01"}, {"ts": 1714521600000000}, {"d": "2024-05-01"}, {"d": date(2024, 5, 1)}]
+)
+def test_dates_of_columns(values: Mapping[str, Any]):
+    assert DATED.trace().why(**values).inputs.num_rows == 1
+    with DATED.debug() as session:
+        session.change_input(1, remove=values)
+        session.run()
+        assert session.trace.history().num_rows == 0
+
+
+@pytest.mark.parametrize("stream", [NUMBERS, DATES])
+def test_times_of_physical_events_in_an_edit_are_of_their_kind(stream: hr.Stream):
+    right, wrong = (1, "2024-05-01") if stream is NUMBERS else ("2024-05-01T12:00:00", 1)
+    with stream.debug() as session:
+        for edit in ({"remove": {"le": wrong}}, {"replace": ({}, {"re": wrong})}, {"add": [{"le": wrong}]}):
+            with pytest.raises(TraceError, match=r"the times of .* are (dates|numbers)"):
+                session.change_input(1, **edit)  # type: ignore[arg-type]
+        condition = "le = 1" if stream is NUMBERS else "le = '2024-05-01T12:00:00'"
+        for remove in ({"le": right}, condition):
+            session.change_input(1, remove=remove)
+            session.run()
+            assert "x" not in session.trace.history()["k"].to_pylist()
+            session.change_input(1, add=[{"le": right, "re": None, "k": "x"}])
 
 
 @pytest.mark.parametrize("time", [2024, "2024", 0])

@@ -149,6 +149,37 @@ def test_nothing_stands_behind_a_condition(text: str):
         session.break_at(2, when=text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("le = 1", 1),
+        ("re IS NULL", 1),
+        ("re = 9", 2),
+        ("v > 1 AND le + 1 < re", 2),
+        ("(le < 2 OR re < 9) AND k = 'a'", 1),
+    ],
+)
+def test_conditions_look_at_the_times_of_events(text: str, expected: int):
+    trace = EVENTS.trace()
+    assert trace.why(condition_of(EVENTS, text)).inputs["v"].to_pylist() == [expected]
+    touched = trace.forward(condition_of(EVENTS, text), operator=2).to_pylist()
+    assert {row["v"] for row in touched} == {expected}
+    with EVENTS.debug(batch_rows=1) as session:
+        session.break_at(2, when=text)
+        assert [row["v"] for hit in session.run().hits for row in hit.rows.to_pylist()] == [expected]
+
+
+def test_times_of_an_event_that_is_not_there():
+    trace = EVENTS.trace()
+    missing = trace.why_not(condition_of(EVENTS, "le = 4 AND k = 'a'"))
+    assert (missing.root.wanted.le, missing.root.wanted.equal) == (4, {"k": "a"})
+    with pytest.raises(TraceError, match="a time is one that it should have"):
+        trace.why_not(condition_of(EVENTS, "le > 4 AND k = 'a'"))
+    with pytest.raises(TraceError, match="no event fits"):
+        trace.why_retracted(condition_of(EVENTS, "le = 2"))
+    assert EVENTS.trace(batch_rows=1).why_retracted(condition_of(EVENTS, "re = 8")).root.row[0] == 3
+
+
 def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[int, str]:
     (folder / "ticks.csv").write_text(TICKS)
     (folder / "query.py").write_text(QUERY)
@@ -161,6 +192,7 @@ def test_the_command_asks_about_an_operator_a_batch_and_a_time(tmp_path: Path, m
     assert printed(tmp_path, monkeypatch, "--why", "price = 54", "--operator", "1")[1].startswith("#1 at 2024-05-01T12")
     late = printed(tmp_path, monkeypatch, "--why", "n = 1", "--at", "2024-05-01T12:00:35")[1]
     assert late.startswith("#2 [2024-05-01T12:00:30, 2024-05-01T12:00:40): symbol = A, n = 1")
+    assert printed(tmp_path, monkeypatch, "--why", "le = '2024-05-01T12:00:30Z'")[1] == late
     early = printed(tmp_path, monkeypatch, "--why", "n = 1", "--batches", "1")[1]
     assert early.startswith("#2 [2024-05-01T12:00:00, 2024-05-01T12:00:10): symbol = A, n = 1")
 

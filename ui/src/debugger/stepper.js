@@ -110,7 +110,8 @@ export function stepper({ run, onPause, signal }) {
     try {
       const found = await run.act(body);
       fill(list, found.breakpoints.map(line));
-      fill(pause, readable(found.pause.text));
+      const said = readable(found.pause.text);
+      fill(pause, found.pause.error ? problem({ message: said }) : said);
       if (body.action in MOVES) await onPause(found);
     } catch (error) {
       if (!signal.aborted) fill(pause, problem(error));

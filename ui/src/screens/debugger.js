@@ -123,6 +123,7 @@ async function showTrace(root, context, name) {
     const at = { batch: found.pause.batch, operator: found.pause.operator ?? found.output, tab: "changes" };
     const view = traceView({ trace: traceOf(found, null, running.signal), at, signal: running.signal, onPlace: () => {} });
     fill(place, view.element);
+    if (!current) steps.operators(found.nodes); // the trace has failed, as this run may
     await view.ready;
   }
 

@@ -12,11 +12,12 @@ they were recorded (`start(..., record="1 h")`).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -45,7 +46,7 @@ from headrace.store.cleanup import pinned
 from headrace.store.log import COMMITS, FLOORS, Commit
 from headrace.store.storage import LocalStorage, Storage
 
-__all__ = ["BatchRange", "Replay", "kept_batches"]
+__all__ = ["BatchRange", "Replay", "kept_batches", "output_names"]
 
 #: A stream, and its sink where that matters: an upsert by a key is part of the query.
 Pair = tuple[Node, Sink | None]
@@ -77,6 +78,11 @@ def kept_batches(folder: SavedCheckpoint) -> BatchRange | None:
     whole = batches[:1] == [0]
     first = batches[0 if whole else 1 :][:1]  # of the oldest other commit the state before it is gone
     return BatchRange(first[0], batches[-1]) if first else None
+
+
+def output_names(about: Mapping[str, Any]) -> list[str]:
+    """The names of the outputs of a checkpoint's query, from what is known of it; those of diverted rows are none."""
+    return [found[1] for line in about["plan"] if (found := _OUTPUT.fullmatch(line)) is not None]
 
 
 class Replay:
@@ -198,7 +204,7 @@ def _begin_after(storage: Storage, commit: Commit) -> Collection[str]:
 def _line_of(folder: SavedCheckpoint, pairs: Sequence[Pair], buckets: int, *, apart: bool) -> Line:
     """The plan of a checkpoint's query, from its streams; `CheckpointError` if they are another query."""
     about = folder.about()
-    names = [found[1] for line in about["plan"] if (found := _OUTPUT.fullmatch(line)) is not None]
+    names = output_names(about)
     if len(names) != len(pairs):
         raise CheckpointError(
             f"the query of this checkpoint has {counted(len(names), 'output')}",
@@ -206,10 +212,9 @@ def _line_of(folder: SavedCheckpoint, pairs: Sequence[Pair], buckets: int, *, ap
             allowed=", ".join(names),
             instead="all its streams, in the order of the start",
         )
-    forms = list(islice(product(*(_forms(node, sink) for node, sink in pairs)), _MOST_FORMS))
     lines, left_out = [], about.get("left_out", ())
     rules = [rule for rule in RULES if rule.__name__ not in left_out] if left_out else ()
-    for nodes in forms:
+    for nodes in _all_forms(pairs):
         outputs = [Output(node, name) for node, name in zip(nodes, names, strict=True)]
         sinks: list[Sink] = [Nowhere() for _ in outputs]
         alone = apart or TOGETHER in left_out
@@ -225,9 +230,23 @@ def _line_of(folder: SavedCheckpoint, pairs: Sequence[Pair], buckets: int, *, ap
     )
 
 
+def _all_forms(pairs: Sequence[Pair]) -> Iterator[Sequence[Node]]:
+    """The plans of all outputs, those first in which all are alike, or all that are printed."""
+    each = [_forms(node, sink) for node, sink in pairs]
+    last = [len(forms) - 1 for forms in each]
+    printed = [end if sink is None else 0 for end, (_, sink) in zip(last, pairs, strict=True)]
+    alike = (
+        [forms[min(kind, end)] for forms, end in zip(each, ends, strict=True)]
+        for kind, ends in product(range(3), (last, printed))
+    )
+    return islice(chain(alike, product(*each)), _MOST_FORMS)
+
+
 def _forms(node: Node, sink: Sink | None) -> list[Node]:
-    """The plans of an output; without a sink that of early answers and of final ones."""
-    return [prepared(node, sink)] if sink is not None else [node, Final(node), Final(Final(node))]
+    """The plans of an output: of early answers and of final ones; printed answers may be final twice."""
+    if sink is not None:
+        return [prepared(node, sink), prepared(Final(node), sink)]
+    return [node, Final(node), Final(Final(node))]
 
 
 class _PlansAgain(LocalHost):

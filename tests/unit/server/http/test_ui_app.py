@@ -131,6 +131,20 @@ def test_the_checkpoint_of_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert trace["nodes"][0]["kind"] == "Source"
 
 
+def test_one_of_several_queries_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("s.csv").write_text("t,x\n1,1\n2,5\n")
+    Path("q.sql").write_text("CREATE STREAM s (t LONG, x LONG) ORDER BY t SOURCE FILE ('s.csv', ',');\n"
+                             "QUERY large AS SELECT x FROM s WHERE x > 4;\n"
+                             "QUERY small AS SELECT x FROM s WHERE x < 4;\n")  # fmt: skip
+    done = CliRunner().invoke(app, ["run", "q.sql", "--checkpoint", "kept"])
+    assert done.exit_code == 0, done.output
+    client = AppClient(make_ui_app(_target("kept/q", None, "q.sql:small"), "secret"))
+    texts = [node["text"] for node in client.post("/ui/data/traces", json={}, headers=TOKEN).json()["nodes"]]
+    assert any("x < 4" in text for text in texts)
+    assert not any("x > 4" in text for text in texts)
+
+
 def test_options_of_the_other_target_and_ports_are_refused(tmp_path: Path):
     file = tmp_path / "ticks.py"
     file.write_text(TICKS)
@@ -173,6 +187,27 @@ def test_breakpoints_through_the_routes(client: AppClient):
     assert act(action="restart").json()["pause"]["reason"] == "start"
     assert act(action="batch").json()["pause"]["batch"] == 0
     act(action="open", batch_rows=1)
+
+
+def test_a_run_that_fails_is_at_the_batch_where_it_failed(tmp_path: Path):
+    (tmp_path / "bad.py").write_text(
+        "import headrace as hr\n\n\n@hr.udf\ndef unlucky(v: int) -> int:\n    return v // (v - 2)\n\n\n"
+        "q = hr.events('le | re | v\\n1 | 9 | 1\\n2 | 9 | 2\\n3 | 9 | 3').select(u=unlucky('v'))\n"
+    )
+    client = AppClient(make_ui_app(_target(f"{tmp_path / 'bad.py'}:q", 1, None), "secret"))
+    client.post("/ui/data/debug", json={"action": "open", "batch_rows": 1}, headers=TOKEN)
+    stopped = client.post("/ui/data/debug", json={"action": "run"}, headers=TOKEN)
+    assert stopped.status_code == 200
+    pause = stopped.json()["pause"]
+    assert (pause["reason"], pause["batch"]) == ("error", 1)
+    assert pause["text"].startswith("failed in batch 1: ")
+    assert "unlucky" in pause["error"]
+    rows = client.get(f"/ui/data/traces/{stopped.json()['trace']}/changes?operator=3&batch=0", headers=TOKEN).json()
+    assert [row["values"] for row in rows["rows"]] == [{"u": -1}]
+    again = client.post("/ui/data/debug", json={"action": "batch"}, headers=TOKEN)
+    assert (again.status_code, again.json()["message"]) == (400, "this run has failed")
+    restarted = client.post("/ui/data/debug", json={"action": "restart"}, headers=TOKEN).json()
+    assert restarted["pause"]["reason"] == "start"
 
 
 @pytest.mark.slow
