@@ -164,7 +164,7 @@ class BatchDirectory:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
             except (SinkError, OSError) as error:
                 fresh = False
-                if not self._folder(batch_id).exists():  # otherwise another process has published it meanwhile
+                if batch_id not in self.committed():  # else another process has published it, or it was merged
                     if isinstance(error, SinkError):
                         raise
                     raise SinkError(
