@@ -231,10 +231,14 @@ class BatchDirectory:
     def _removed_upto(self) -> int:
         return max((int(entry.name) for entry in _entries(self.path / REMOVED) if entry.name.isdecimal()), default=-1)
 
-    def expire(self, keep: Keep, now: float, *, dry: bool = False) -> RemovedBatches:
-        """Remove old batches, except the newest; return what was removed now. With `dry`, only say what would be."""
+    def expire(self, keep: Keep, now: float, *, newest: int, dry: bool = False) -> RemovedBatches:
+        """Remove old batches, except the last one up to `newest`; return what was removed now.
+
+        `newest` is the last batch that the checkpoint knows. What is newer stays, and does not count: it may be of
+        another run, from before an older checkpoint was restored. With `dry`, only say what would be removed.
+        """
         with self._errors("remove old batches of"):
-            before, stored = self._stored()
+            before, stored = self._stored(newest)
             gone = stored[: keep.removable([(batch.written, batch.bytes) for batch in stored], now)]
             after = before.after(gone)
             if not dry:
@@ -243,12 +247,12 @@ class BatchDirectory:
                 self._remove_announced()
         return after.since(before)
 
-    def _stored(self) -> tuple[RemovedBatches, list[StoredBatch]]:
-        """What was removed so far, and what is stored after that."""
+    def _stored(self, newest: int) -> tuple[RemovedBatches, list[StoredBatch]]:
+        """What was removed so far, and what is stored after that, up to the batch `newest`."""
         while True:
             before, (folders, upto) = self.removed(), self._folders_after()
             with suppress(FileNotFoundError):  # else folders were merged or removed meanwhile
-                stored = [_stored(folder, upto) for folder in folders]
+                stored = [_stored(folder, upto) for folder in folders if folder.last <= newest]
                 if before.upto == upto:
                     return before, stored
 
