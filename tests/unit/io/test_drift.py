@@ -264,6 +264,50 @@ def test_a_new_column_of_a_later_block_is_found_and_counted_once(tmp_path: Path,
     assert rows >= 6, "what was read before it was known stays"
 
 
+@pytest.mark.parametrize("events", [False, True])
+def test_a_file_of_objects_without_members_lacks_all_columns(tmp_path: Path, events: bool):
+    row = {"kind": "insert", "le": 1, "re": 2, "payload": {"v": 1}} if events else ROW
+    place = lines(tmp_path / "in", [row], [{}, {}])
+
+    def rows(policy: Any) -> hr.Stream:
+        if events:
+            return hr.read_events(place, "v LONG", format="json", on_drift=policy)
+        return read(place, "json", on_drift=policy)
+
+    for policy in ("raise",) if events else ("raise", "widen"):  # an event may leave out each of its own columns
+        for fails in (rows(policy).run, rows(policy).history("duckdb").cht):
+            with pytest.raises(SchemaDrift, match=r"1\.json.* is missing"):
+                fails()
+    diverted = rows("divert")
+    run = diverted.run()
+    columns = 1 if events else 4
+    assert counters(run) == dict.fromkeys(DRIFT_COUNTERS, 0) | {
+        "drifted_files": 1, "missing_columns": columns, "diverted": 2
+    }  # fmt: skip
+    assert run.cht().num_rows == 1
+    assert diverted.diverted().cht()["reason"].to_pylist()[0].startswith("schema drift: column ")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "{} x\n", '{"t": 1\n', "[]\n7\n"])
+def test_a_file_without_objects_is_no_drift(tmp_path: Path, text: str):
+    place = lines(tmp_path / "in", [ROW])
+    (tmp_path / "in" / "1.json").write_text(text)
+    run = read(place, "json", on_drift="raise", bad_rows="divert").run()
+    assert (run.cht().num_rows, counters(run)["drifted_files"]) == (1, 0)
+
+
+def test_members_after_objects_without_any_are_found_and_counted_once(tmp_path: Path):
+    fields = Schema.of(DECLARED).fields
+    (tmp_path / "0.json").write_text("{}\n" * 30 + json.dumps(ROW) + "\n" + json.dumps(LATER) + "\n")
+    for thorough, counts in ((True, {"drifted_files": 1, "missing_columns": 4, "new_columns": 1}), (False, {})):
+        rules = DriftRules("divert" if thorough else "", needed=frozenset("t"))
+        judged = FileDrift(Schema.of(DECLARED).names, {}, partial(rules.judge, "a", fields), thorough=thorough)
+        with (tmp_path / "0.json").open("rb") as stream:
+            found = list(read_json(stream, fields, size=100 if thorough else 10_000, drift=judged))
+        total = added([block.drift for block in found])
+        assert {name: count for name, count in total.items() if count} == counts
+
+
 def test_any_number_of_new_columns(tmp_path: Path):
     place = lines(tmp_path / "in", [{**ROW, f"k{i}": i} for i in range(300)])
     assert counters(read(place, "json", on_drift="widen").run())["new_columns"] == 300
