@@ -142,6 +142,12 @@ class BatchDirectory:
             with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()
 
+    def release(self, owner: str) -> None:
+        """Undo the claim of a query that has published nothing."""
+        if self.belongs_to(owner) and not self.committed() and not self.removed().batches:
+            with self._errors("write to"):
+                (self.path / _OWNER).unlink(missing_ok=True)
+
     def stage(self, batch_id: int, name: str, data: bytes, folder: str = "") -> str:
         """Write a file that may become part of a batch, in this folder of it, and return its path; for workers."""
         place = self._staging / str(batch_id) / folder

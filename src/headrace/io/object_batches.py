@@ -80,6 +80,12 @@ class ObjectBatches:
                     instead="another prefix, the checkpoint that belongs to this one, or delete what is there",
                 )
 
+    def release(self, owner: str) -> None:
+        """Undo the claim of a query that has published nothing."""
+        if self.belongs_to(owner) and not self.committed() and not self.removed().batches:
+            with _sink_errors():
+                self.storage.remove(_OWNER)
+
     def _owner(self) -> str | None:
         with _sink_errors():
             try:
