@@ -73,7 +73,7 @@ def duration(value: DurationLike) -> int:
         return _in_range(value // timedelta(microseconds=1), value)
     if isinstance(value, str):
         return _in_range(_parse_duration(value), value)
-    raise TimeError("this is not a duration", given=value, allowed=_ALLOWED_DURATION)
+    raise TimeError("this is not a duration", given=value, allowed=_ALLOWED_DURATION, instead="'10 s'")
 
 
 def _parse_duration(text: str) -> int:

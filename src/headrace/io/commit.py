@@ -142,6 +142,12 @@ class BatchDirectory:
             with suppress(FileNotFoundError):  # another process may have removed it
                 folder.rmdir()
 
+    def release(self, owner: str) -> None:
+        """Undo the claim of a query that has published nothing."""
+        if self.belongs_to(owner) and not self.committed() and not self.removed().batches:
+            with self._errors("write to"):
+                (self.path / _OWNER).unlink(missing_ok=True)
+
     def stage(self, batch_id: int, name: str, data: bytes, folder: str = "") -> str:
         """Write a file that may become part of a batch, in this folder of it, and return its path; for workers."""
         place = self._staging / str(batch_id) / folder
@@ -164,7 +170,7 @@ class BatchDirectory:
                 fresh = self._publish(self._prepare(batch_id, staged, extra or {}), self._folder(batch_id))
             except (SinkError, OSError) as error:
                 fresh = False
-                if not self._folder(batch_id).exists():  # otherwise another process has published it meanwhile
+                if batch_id not in self.committed():  # else another process has published it, or it was merged
                     if isinstance(error, SinkError):
                         raise
                     raise SinkError(
@@ -231,10 +237,14 @@ class BatchDirectory:
     def _removed_upto(self) -> int:
         return max((int(entry.name) for entry in _entries(self.path / REMOVED) if entry.name.isdecimal()), default=-1)
 
-    def expire(self, keep: Keep, now: float, *, dry: bool = False) -> RemovedBatches:
-        """Remove old batches, except the newest; return what was removed now. With `dry`, only say what would be."""
+    def expire(self, keep: Keep, now: float, *, newest: int, dry: bool = False) -> RemovedBatches:
+        """Remove old batches, except the last one up to `newest`; return what was removed now.
+
+        `newest` is the last batch that the checkpoint knows. What is newer stays, and does not count: it may be of
+        another run, from before an older checkpoint was restored. With `dry`, only say what would be removed.
+        """
         with self._errors("remove old batches of"):
-            before, stored = self._stored()
+            before, stored = self._stored(newest)
             gone = stored[: keep.removable([(batch.written, batch.bytes) for batch in stored], now)]
             after = before.after(gone)
             if not dry:
@@ -243,12 +253,12 @@ class BatchDirectory:
                 self._remove_announced()
         return after.since(before)
 
-    def _stored(self) -> tuple[RemovedBatches, list[StoredBatch]]:
-        """What was removed so far, and what is stored after that."""
+    def _stored(self, newest: int) -> tuple[RemovedBatches, list[StoredBatch]]:
+        """What was removed so far, and what is stored after that, up to the batch `newest`."""
         while True:
             before, (folders, upto) = self.removed(), self._folders_after()
             with suppress(FileNotFoundError):  # else folders were merged or removed meanwhile
-                stored = [_stored(folder, upto) for folder in folders]
+                stored = [_stored(folder, upto) for folder in folders if folder.last <= newest]
                 if before.upto == upto:
                     return before, stored
 

@@ -23,10 +23,10 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from headrace.errors import PlanError, SchemaDrift, nearest
+from headrace.errors import PlanError, SchemaDrift, SchemaError, nearest
 from headrace.io.conversion import is_tick
 from headrace.schema import Field
-from headrace.types import nearest_type
+from headrace.types import Type
 
 __all__ = [
     "DRIFTS",
@@ -215,12 +215,19 @@ class DriftRules:
 
 def _is_same(kind: pa.DataType, declared: Field) -> bool:
     """Whether a file's type is the declared one, whatever its encoding and its unit of time."""
+    if pa.types.is_dictionary(kind):
+        return _is_same(kind.value_type, declared)
     if pa.types.is_null(kind):
         return True
-    if is_tick(declared):
-        return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
-    nearest_one = nearest_type(kind)
-    return nearest_one == declared.type or (nearest_one is not None and nearest_one.is_text and declared.type.is_text)
+    if is_tick(declared) and pa.types.is_temporal(kind):
+        return True
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return declared.type.is_text
+    try:
+        holds = Type.from_arrow(kind)
+    except SchemaError:  # such as UINT64: no type has all its values
+        return False
+    return holds.arrow == declared.type.arrow or (is_tick(declared) and holds.is_integer)
 
 
 def _renamed(differs: _Differences, found: Mapping[str, pa.DataType | None]) -> dict[str, str]:

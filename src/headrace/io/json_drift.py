@@ -1,8 +1,9 @@
 """Schema drift in files of JSON lines, which have no header: a file has the members that its rows have.
 
-The first block with objects decides which columns the file lacks, and which new names of columns apply. Under a policy
-all rows are looked at, and a new column that only later rows have is found with them: then the rows from its block on
-are those of a file that differs.
+The first block with objects decides which columns the file lacks, and which new names of columns apply. A file whose
+only objects are `{}` lacks all columns; one without objects, such as an empty one, says nothing. Under a policy all
+rows are looked at, and a new column that only later rows have is found with them: then the rows from its block on are
+those of a file that differs.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class FileDrift:
     path: str = ""
     verdict: DriftVerdict = field(default_factory=DriftVerdict, init=False)
     _found: dict[str, None] = field(default_factory=dict, init=False)
+    #: The most that was counted so far, by counter.
+    _counted: dict[str, int] = field(default_factory=dict, init=False)
+    _judges: bool = field(default=False, init=False)
     _done: bool = field(default=False, init=False)
 
     def look(self, records: Records) -> Mapping[str, int]:
@@ -47,9 +51,12 @@ class FileDrift:
             return {}
         self._done = not self.thorough
         members = self._members(records)
-        new = [name for name in members if name not in self._found]
-        if not new:
+        if members is None:
             return {}
+        new = [name for name in members if name not in self._found]
+        if self._judges and not new:
+            return {}
+        self._judges = True
         if not self._found:
             # A file that has a member by its new name, and not by its old one, is read as it is.
             names = {old: new for old, new in self.rename.items() if old in members or new not in members}
@@ -80,15 +87,16 @@ class FileDrift:
             return {}
         names, hidden = self.rename, set(self.rename.values())
         known = [names.get(name, name) for name in self._found if name in names or name not in hidden]
-        before = self.verdict.counts
         self.verdict = self.judge(dict.fromkeys(known), self.elsewhere)
-        counts = {name: count - before.get(name, 0) for name, count in self.verdict.counts.items()}
-        return {name: count for name, count in counts.items() if count > 0}
+        more = {name: count - self._counted.get(name, 0) for name, count in self.verdict.counts.items()}
+        more = {name: count for name, count in more.items() if count > 0}
+        self._counted |= {name: self.verdict.counts[name] for name in more}
+        return more
 
-    def _members(self, records: Records) -> list[str]:
-        """The members of a block. Promises have no payload, so they say nothing about it."""
-        if "kind" in self.declared and b"insert" not in records.data:
-            return []
+    def _members(self, records: Records) -> list[str] | None:
+        """The members of a block; None without objects. Promises have no payload, so they say nothing about it."""
+        if "kind" in self.declared and b"insert" not in records.data and b'"' in records.data:
+            return None
         names = [*self.rename, *self.declared]
         if not self.thorough:
             return members_of_block(records.data, names, nested=self.form == "nested")

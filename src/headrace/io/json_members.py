@@ -39,26 +39,35 @@ def first_members(lines: bytes) -> list[str]:
     return list(found)
 
 
-def members_of_block(lines: bytes, wanted: Iterable[str], *, nested: bool) -> list[str]:
+def members_of_block(lines: bytes, wanted: Iterable[str], *, nested: bool) -> list[str] | None:
     """The members of the first rows, and those of `wanted` that a later row of the block has.
 
-    Empty if none of the first rows is an object.
+    None if none of the first rows is an object.
     """
-    found: dict[str, None] = {}
-    for row in _first_rows(lines):
+    found, rows = dict[str, None](), list(_first_rows(lines))
+    for row in rows:
         payload = row.pop(PAYLOAD, None) if nested else None
         found |= dict.fromkeys([*row, *(payload if isinstance(payload, dict) else ())])
     later = [name for name in wanted if name not in found and member_pattern(name).search(lines)]
-    return [*found, *later] if found else []
+    return [*found, *later] if rows else None
 
 
-def all_members(lines: ByteSpans, names: Iterable[str], form: Form) -> list[str]:
-    """All members of all lines; `names` are those that they probably have."""
-    if form != "nested":
-        return list(_members(objects_of(lines, form), names))
-    outside = _members(lines, [*names, PAYLOAD])
-    outside.pop(PAYLOAD, None)
-    return list(outside | _members(objects_of(lines, form), names))
+def all_members(lines: ByteSpans, names: Iterable[str], form: Form) -> list[str] | None:
+    """All members of all lines; `names` are those that they probably have. None if no line has an object."""
+    objects = objects_of(lines, form)
+    found = _members(objects, names)
+    if form == "nested":
+        objects, outside = lines, _members(lines, [*names, PAYLOAD])
+        outside.pop(PAYLOAD, None)
+        found = outside | found
+    return list(found) if found or _has_empty(objects) else None
+
+
+def _has_empty(objects: ByteSpans) -> bool:
+    """Whether one of these is an object without members."""
+    shapes = shapes_of(objects, ())
+    likely = objects.part((shapes.known == WHOLE) & (shapes.others == 0))
+    return any(parsed_members(likely[row]) == {} for row in range(len(likely.starts)))
 
 
 def _members(objects: ByteSpans, names: Iterable[str]) -> dict[str, None]:

@@ -80,6 +80,12 @@ class ObjectBatches:
                     instead="another prefix, the checkpoint that belongs to this one, or delete what is there",
                 )
 
+    def release(self, owner: str) -> None:
+        """Undo the claim of a query that has published nothing."""
+        if self.belongs_to(owner) and not self.committed() and not self.removed().batches:
+            with _sink_errors():
+                self.storage.remove(_OWNER)
+
     def _owner(self) -> str | None:
         with _sink_errors():
             try:
@@ -150,10 +156,14 @@ class ObjectBatches:
     def _removed_upto(self) -> int:
         return max(map(number_of, self.storage.keys(REMOVED)), default=-1)
 
-    def expire(self, keep: Keep, now: float, *, dry: bool = False) -> RemovedBatches:
-        """Remove old batches, except the newest; return what was removed now. With `dry`, only say what would be."""
+    def expire(self, keep: Keep, now: float, *, newest: int, dry: bool = False) -> RemovedBatches:
+        """Remove old batches, except the last one up to `newest`; return what was removed now.
+
+        `newest` is the last batch that the checkpoint knows. What is newer stays, and does not count: it may be of
+        another run, from before an older checkpoint was restored. With `dry`, only say what would be removed.
+        """
         with _sink_errors():
-            before, stored = self._stored()
+            before, stored = self._stored(newest)
             gone = stored[: keep.removable([(batch.written, batch.bytes) for batch in stored], now)]
             after = before.after(gone)
             if not dry:
@@ -162,8 +172,8 @@ class ObjectBatches:
                 self._remove_announced()
         return after.since(before)
 
-    def _stored(self) -> tuple[RemovedBatches, list[StoredBatch]]:
-        """What was removed so far, and what is stored after that."""
+    def _stored(self, newest: int) -> tuple[RemovedBatches, list[StoredBatch]]:
+        """What was removed so far, and what is stored after that, up to the batch `newest`."""
         listed, before = self.storage.listed(), self.removed()  # in this order, as in `committed`
         sizes: dict[int, list[int]] = {}
         for key, size, _ in listed:
@@ -172,7 +182,7 @@ class ObjectBatches:
         times = {number_of(key): modified for key, _, modified in listed if key.startswith(f"{_BATCHES}/")}
         return before, [
             StoredBatch(n, (n,), time / 1e9, len(sizes.get(n, ())), sum(sizes.get(n, ())))
-            for n, time in sorted(times.items()) if n > before.upto
+            for n, time in sorted(times.items()) if before.upto < n <= newest
         ]  # fmt: skip
 
     def _remove_announced(self) -> None:

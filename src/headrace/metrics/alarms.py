@@ -111,17 +111,20 @@ class AlarmRule(ABC):
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it is a number that a value may pass: not infinite, not NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < INFINITY
 
 
 def _checked_above_zero(value: float, what: str, instead: str) -> None:
     if not _is_number(value) or not value > 0:
-        raise PlanError(f"{what} must be more than 0", given=value, instead=instead)
+        raise PlanError(
+            f"{what} must be finite and more than 0", given=value, allowed="a finite number above 0", instead=instead
+        )
 
 
 def _checked_least(value: int, what: str, instead: str) -> None:
     if not _is_number(value) or not value >= 0:
-        raise PlanError(f"{what} is a number", given=value, allowed="0 or more", instead=instead)
+        raise PlanError(f"{what} is a number", given=value, allowed="a finite number, 0 or more", instead=instead)
 
 
 # --- a source that is silent -----------------------------------------------------------------------------------------
@@ -242,7 +245,7 @@ class StateGrowthRule(AlarmRule):
         _checked_least(self.least, "the least size of a state, in bytes,", "hr.alarm.state_growth(4, least=10**9)")
         if not _is_number(self.times) or not self.times > 1:
             raise PlanError(
-                "state grows to a multiple of what it was", given=self.times, allowed="more than 1",
+                "state grows to a multiple of what it was", given=self.times, allowed="a finite number above 1",
                 instead="hr.alarm.state_growth(4)",
             )  # fmt: skip
 

@@ -208,7 +208,7 @@ def publish_parts(sink: FileSink, schema: Schema, batch: int, parts: Sequence[st
         extra[f"progress.{sink.format}"] = encode(row, sink)
     if (parts or extra) and not (sink.compact and is_replaced(sink, batch)):
         batches_at(sink.path).commit(batch, parts, extra)
-    merge_small_batches(sink)
+    merge_small_batches(sink, batch)
 
 
 def hand_over(sink: Sink, name: str, batch: int, changes: Changes, progress: Progress) -> None:

@@ -28,8 +28,8 @@ LARGE = 128 << 20
 _log = logging.getLogger("headrace")
 
 
-def merge_small_batches(sink: FileSink) -> None:
-    """Merge the last folders of the sink's directory, as long as there are enough of one tier.
+def merge_small_batches(sink: FileSink, newest: int) -> None:
+    """Merge the last folders of the sink's directory up to the batch `newest`, as long as there are enough of one tier.
 
     The rows are there already: if it fails, they stay in small files until the next batch.
     """
@@ -38,7 +38,7 @@ def merge_small_batches(sink: FileSink) -> None:
     place = BatchDirectory(sink.path)
     try:
         place.remove_replaced()
-        while run := _due(place.folders(), sink.compact):
+        while run := _due([folder for folder in place.folders() if folder.last <= newest], sink.compact):
             place.merge(run, _merged(run, sink))
     except (OSError, SinkError) as error:
         _log.warning("small files of %r stay as they are: %s", sink.path, error)

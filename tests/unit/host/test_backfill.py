@@ -15,7 +15,7 @@ from tests.unit.host.test_upgrades import Died, arrive, folder, highest, out, st
 import headrace as hr
 from headrace import Stream, col
 from headrace.changes import Changes
-from headrace.errors import CheckpointError, SchemaDrift
+from headrace.errors import CheckpointError, SchemaDrift, SinkError
 from headrace.events import history
 from headrace.host.driving import backfill as backfilling
 from headrace.host.driving.checkpoint import Checkpoint
@@ -365,6 +365,34 @@ def test_a_history_that_is_gone(folder: Path):
         step((lowest(trades()), changes("one")), upgrade="backfill")
     arrive(folder, "3.csv")
     step((highest(trades()), changes("one")))
+
+
+@pytest.mark.parametrize("upgrade", ["backfill", "side by side"])
+def test_a_refused_upgrade_leaves_a_new_directory_to_other_queries(folder: Path, upgrade: Any):
+    arrive(folder, "1.csv", "2.csv")
+    old = hr.start_all([(highest(trades()), changes("one"))], host="local", checkpoint="state")
+    old.process_all_available()
+    if upgrade == "backfill":
+        old.stop()
+    (folder / "in" / "1.csv").unlink()
+    with pytest.raises(CheckpointError, match="the history is gone"):
+        step((lowest(trades()), changes("two")), upgrade=upgrade)
+    step((highest(trades()), changes("two")), checkpoint="another")
+    old.stop()
+
+
+def test_a_refused_upgrade_keeps_the_directories_of_the_old_query(folder: Path):
+    """Also those without a batch."""
+    nothing = highest(trades()).where(hr.col("high") > 999)
+    arrive(folder, "1.csv")
+    step((highest(trades()), changes("one")), (nothing, changes("none")))
+    arrive(folder, "2.csv")
+    (folder / "in" / "1.csv").unlink()
+    with pytest.raises(CheckpointError, match="the history is gone"):
+        step((lowest(trades()), changes("one")), (nothing, changes("none")), upgrade="backfill")
+    with pytest.raises(SinkError, match="holds the output of another query"):
+        step((highest(trades()), changes("none")), checkpoint="another")
+    step((highest(trades()), changes("one")), (nothing, changes("none")))
 
 
 def test_a_history_that_has_changed(folder: Path):

@@ -124,7 +124,7 @@ def test_a_clock_that_jumps_back_stops_no_looks(tmp_path: Path, monkeypatch: pyt
     keeper = keeping.OutputKeeper([sink], clock=lambda: clock[-1])
     for now in times:
         clock.append(now)
-        keeper.look()
+        keeper.look(0)
     assert looks == [1e9, 1e9 + 2, 5e8, 5e8 + 2]
 
 
@@ -183,6 +183,44 @@ def test_a_directory_that_another_query_has_now_is_left(tmp_path: Path):
     assert BatchDirectory(str(tmp_path / "out")).committed() == there
     shutil.rmtree(tmp_path / "out")
     assert hr.checkpoint(tmp_path / "before").gc()["outputs_left"] == []
+
+
+def test_batches_that_an_older_checkpoint_does_not_know_push_out_none(tmp_path: Path):
+    run(tmp_path, range(3), keep="1 day")
+    shutil.copytree(tmp_path / "state", tmp_path / "older")
+    run(tmp_path, range(3, 6), keep="1 day")
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "older").rename(tmp_path / "state")
+    grow_old(tmp_path / "out", 99)
+    out = BatchDirectory(str(tmp_path / "out"))
+    assert gc(tmp_path).exit_code == 0
+    assert out.committed() == [2, 3, 4, 5]
+    with pytest.raises(SinkError, match="commits were lost"):
+        run(tmp_path, range(0))
+    for batch in (3, 4, 5):
+        shutil.rmtree(tmp_path / "out" / f"batch-{batch:08d}")
+    run(tmp_path, range(6, 7))  # what the query has written up to its commit is there
+    assert out.committed()[:2] == [2, 3]
+
+
+@pytest.mark.parametrize("options", [{"keep": "1 B"}, {"compact": 2}])
+def test_a_foreign_batch_beside_a_running_query_changes_nothing(tmp_path: Path, options: Any):
+    query = rows_of(tmp_path / "in").start(
+        hr.files(str(tmp_path / "out"), encoding="changes", **options), host="local", checkpoint=str(tmp_path / "state")
+    )
+    add(tmp_path / "in", 0)
+    query.process_all_available()
+    foreign = tmp_path / "out" / "batch-99999999"
+    shutil.copytree(next((tmp_path / "out").glob("batch-*")), foreign)
+    for number in range(1, 6):
+        add(tmp_path / "in", number)
+        query.process_all_available()
+    query.stop()
+    assert gc(tmp_path).exit_code == 0
+    there = BatchDirectory(str(tmp_path / "out")).committed()
+    assert there == [*([5] if "keep" in options else range(6)), 99_999_999]
+    shutil.rmtree(foreign)
+    run(tmp_path, range(6, 7))
 
 
 def test_an_age_is_for_diverted_rows_and_recordings_but_not_for_results(tmp_path: Path):

@@ -116,7 +116,12 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("part", "value"),
     [("fingerprint", None), ("owner", None), ("plan", "x"), ("buckets", "x"), ("sources", 5), ("sinks", {}),
-     ("dates", "x"), ("operators", []), ("outputs", "x"), ("nodes", 5)],
+     ("dates", "x"), ("operators", []), ("outputs", "x"), ("nodes", 5), ("buckets", True), ("buckets", 0),
+     ("dates", []), ("dates", ["x"]), ("source_dates", []), ("outputs", []), ("outputs", [5]), ("outputs", [{}]),
+     ("nodes", [5]), ("bases", []), ("bases", ["x"]), ("origins", {}), ("origins", {"x": "y"}), ("origins", {"x": 5}),
+     ("places", {"x": "y"}), ("operators", {"x": {}}),
+     ("operators", {"x": {"operator": "y", "columns": {}, "merged": {}, "spread": False}}),
+     ("plan", [5]), ("sources", [5]), ("sinks", [{}]), ("modules", [5]), ("services", [5]), ("left_out", [5])],
 )  # fmt: skip
 def test_a_description_that_somebody_has_changed_is_named(
     stream: hr.Stream, state: Path, tmp_path: Path, part: str, value: object

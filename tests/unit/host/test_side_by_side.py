@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.fixtures.waiting import PATIENCE, until
 from tests.unit.host.test_backfill import changes, content, fresh, lowest, run, write
 from tests.unit.host.test_upgrades import FILES, arrive, folder, highest, step, trades
 
@@ -29,19 +29,12 @@ def started(stream: Stream, place: str = "one", **options: object) -> Query:
     return hr.start_all([(stream, changes(place))], host="local", checkpoint="state", files_per_batch=1, **options)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_a_running_query_is_replaced_between_two_batches(folder: Path, caplog: pytest.LogCaptureFixture):
     arrive(folder, "1.csv", "2.csv")
     old = started(highest(trades()))
     old.process_all_available()
     new = started(lowest(trades()), upgrade="side by side")
-    assert old.await_termination(60)
+    assert old.await_termination(PATIENCE)
     assert old.state == "ended"
     assert "a new version takes over its checkpoint" in caplog.text
     arrive(folder, "3.csv")
@@ -83,7 +76,7 @@ def test_the_rows_are_late_that_were_late(folder: Path):
     write(folder, {"2.csv": "A,1,2.0,2\n"})
     old.process_all_available()
     run(lowest(below), "two", 9, upgrade="side by side")
-    assert old.await_termination(60)
+    assert old.await_termination(PATIENCE)
     assert run(lowest(below), "two", 9)[0]["late"] == 1
 
 
@@ -231,7 +224,7 @@ def test_between_processes_and_killed_while_it_takes_over(folder: Path):
             assert new.stdout is not None
             assert new.stdout.readline() == "ready\n"
             assert old.stdout.read() == "ended\n"
-            assert old.wait(60) == 0
+            assert old.wait(PATIENCE) == 0
             new.send_signal(signal.SIGKILL)
     step((lowest(trades()), changes("one")))
     assert_same_history(content(lowest(trades()), "one"), fresh(lowest(trades())))

@@ -286,6 +286,16 @@ def test_a_directory_that_was_left_is_refused(folder: Path):
     assert_same_history(written(highest(trades()), "one", "two"), fresh(highest(trades())))
 
 
+def test_a_refused_upgrade_leaves_a_new_directory_to_other_queries(folder: Path):
+    arrive(folder, "1.csv")
+    step((highest(trades()), out("one")))
+    nothing = highest(trades()).where(col("high") > 999)
+    step((nothing, out("taken", encoding="changes")), checkpoint="taken state")
+    with pytest.raises(SinkError, match="taken' holds the output of another query"):
+        step((highest(trades()), out("new")), (highest(trades()), out("taken")), upgrade="keep")
+    step((highest(trades()), out("new")), checkpoint="another")
+
+
 @pytest.mark.parametrize("upgrade", ["kept", "side_by_side", ""])
 def test_upgrades_that_do_not_exist(folder: Path, upgrade: Any):
     arrive(folder, "1.csv")

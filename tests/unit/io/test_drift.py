@@ -264,6 +264,50 @@ def test_a_new_column_of_a_later_block_is_found_and_counted_once(tmp_path: Path,
     assert rows >= 6, "what was read before it was known stays"
 
 
+@pytest.mark.parametrize("events", [False, True])
+def test_a_file_of_objects_without_members_lacks_all_columns(tmp_path: Path, events: bool):
+    row = {"kind": "insert", "le": 1, "re": 2, "payload": {"v": 1}} if events else ROW
+    place = lines(tmp_path / "in", [row], [{}, {}])
+
+    def rows(policy: Any) -> hr.Stream:
+        if events:
+            return hr.read_events(place, "v LONG", format="json", on_drift=policy)
+        return read(place, "json", on_drift=policy)
+
+    for policy in ("raise",) if events else ("raise", "widen"):  # an event may leave out each of its own columns
+        for fails in (rows(policy).run, rows(policy).history("duckdb").cht):
+            with pytest.raises(SchemaDrift, match=r"1\.json.* is missing"):
+                fails()
+    diverted = rows("divert")
+    run = diverted.run()
+    columns = 1 if events else 4
+    assert counters(run) == dict.fromkeys(DRIFT_COUNTERS, 0) | {
+        "drifted_files": 1, "missing_columns": columns, "diverted": 2
+    }  # fmt: skip
+    assert run.cht().num_rows == 1
+    assert diverted.diverted().cht()["reason"].to_pylist()[0].startswith("schema drift: column ")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "{} x\n", '{"t": 1\n', "[]\n7\n"])
+def test_a_file_without_objects_is_no_drift(tmp_path: Path, text: str):
+    place = lines(tmp_path / "in", [ROW])
+    (tmp_path / "in" / "1.json").write_text(text)
+    run = read(place, "json", on_drift="raise", bad_rows="divert").run()
+    assert (run.cht().num_rows, counters(run)["drifted_files"]) == (1, 0)
+
+
+def test_members_after_objects_without_any_are_found_and_counted_once(tmp_path: Path):
+    fields = Schema.of(DECLARED).fields
+    (tmp_path / "0.json").write_text("{}\n" * 30 + json.dumps(ROW) + "\n" + json.dumps(LATER) + "\n")
+    for thorough, counts in ((True, {"drifted_files": 1, "missing_columns": 4, "new_columns": 1}), (False, {})):
+        rules = DriftRules("divert" if thorough else "", needed=frozenset("t"))
+        judged = FileDrift(Schema.of(DECLARED).names, {}, partial(rules.judge, "a", fields), thorough=thorough)
+        with (tmp_path / "0.json").open("rb") as stream:
+            found = list(read_json(stream, fields, size=100 if thorough else 10_000, drift=judged))
+        total = added([block.drift for block in found])
+        assert {name: count for name, count in total.items() if count} == counts
+
+
 def test_any_number_of_new_columns(tmp_path: Path):
     place = lines(tmp_path / "in", [{**ROW, f"k{i}": i} for i in range(300)])
     assert counters(read(place, "json", on_drift="widen").run())["new_columns"] == 300
@@ -337,6 +381,29 @@ def test_arrow_files_are_judged_as_parquet_files(tmp_path: Path, case: Case):
         assert values(pa.concat_tables([block.table for block in blocks])) == want[0][2:]
         assert sum(block.refused.num_rows for block in blocks) == want[1]["diverted"]
         assert sum(block.drift.get("drifted_files", 0) for block in blocks) == case.drifts
+
+
+@pytest.mark.parametrize(
+    ("kind", "declared", "same"),
+    [
+        (pa.uint64(), "v LONG", False),
+        (pa.dictionary(pa.int32(), pa.uint64()), "v LONG", False),
+        (pa.uint64(), "le LONG", False),
+        (pa.uint32(), "v LONG", True),
+        (pa.decimal256(50, 2), "v DOUBLE", False),
+        (pa.decimal128(20, 2), "v DECIMAL(10, 2)", False),
+        (pa.timestamp("ns", "Europe/Berlin"), "v DATETIME", True),
+        (pa.timestamp("s"), "v DATETIME", True),
+        (pa.timestamp("us"), "v DATE", False),
+        (pa.list_(pa.large_string()), "v CHAR[]", True),
+        (pa.list_(pa.uint64()), "v LONG[]", False),
+        (pa.dictionary(pa.int32(), pa.binary()), "v STRING", True),
+    ],
+)
+def test_a_type_is_the_same_if_the_declared_one_has_all_its_values(kind: pa.DataType, declared: str, same: bool):
+    fields = Schema.of(declared).fields
+    drifts = bool(DriftRules("widen").judge("a.parquet", fields, {fields[0].name: kind}).counts)
+    assert drifts != same
 
 
 def test_unknown_and_contrary_policies_are_errors(tmp_path: Path):

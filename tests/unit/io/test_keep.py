@@ -75,14 +75,14 @@ def test_old_batches_are_removed_and_counted(tmp_path: Path):
     out = BatchDirectory(str(tmp_path))
     fill(out, 1, 2, 5, 6)
     age(out, {1: 100, 2: 200, 5: 300, 6: 400})
-    dry = out.expire(Keep(seconds=100), 350, dry=True)
+    dry = out.expire(Keep(seconds=100), 350, newest=6, dry=True)
     assert (dry.upto, dry.batches, dry.sum, dry.files, dry.bytes) == (2, 2, 3, 2, 8)
     assert out.committed() == [1, 2, 5, 6]
-    assert out.expire(Keep(seconds=100), 350) == dry
+    assert out.expire(Keep(seconds=100), 350, newest=6) == dry
     assert (out.committed(), out.removed()) == ([5, 6], dry)
     assert sorted(entry.name for entry in tmp_path.glob("batch-*")) == ["batch-00000005", "batch-00000006"]
-    assert out.expire(Keep(seconds=100), 350).batches == 0
-    more = out.expire(Keep(bytes=1), 350)
+    assert out.expire(Keep(seconds=100), 350, newest=6).batches == 0
+    more = out.expire(Keep(bytes=1), 350, newest=6)
     assert (more.batches, more.sum, out.committed()) == (1, 5, [6]), "the newest stays"
     assert (out.removed().batches, out.removed().sum, out.removed().upto) == (3, 8, 5)
     assert [entry.name for entry in (tmp_path / "_removed").iterdir()] == ["00000005"]
@@ -107,12 +107,12 @@ def test_a_crash_while_batches_are_removed(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "rename" if moment else "replace", renamed if moment else replaced)
     with pytest.raises(Crash):
-        out.expire(Keep(seconds=100), 1000.0)
+        out.expire(Keep(seconds=100), 1000.0, newest=6)
     monkeypatch.undo()
     total = out.removed()
     assert (len(out.committed()) + total.batches, sum(out.committed()) + total.sum) == (4, 6)
     assert out.committed() == ([3] if moment else [0, 1, 2, 3])
-    out.expire(Keep(seconds=100), 1000.0)
+    out.expire(Keep(seconds=100), 1000.0, newest=6)
     assert out.removed().batches == 3
     assert [entry.name for entry in tmp_path.glob("batch-*")] == ["batch-00000003"]
 
@@ -125,24 +125,33 @@ def test_a_merge_beside_it_counts_no_batch_twice(tmp_path: Path):
     age(out, {0: 1.0, 1: 1.0})
     monkey = [folder for folder in folders if folder.last < 2]
     files = {"part-00000.jsonl": b"all"}
-    assert out.expire(Keep(seconds=100), 200.0, dry=True).batches == len(monkey)
-    out._announce(out.expire(Keep(seconds=100), 200.0, dry=True))
+    assert out.expire(Keep(seconds=100), 200.0, newest=6, dry=True).batches == len(monkey)
+    out._announce(out.expire(Keep(seconds=100), 200.0, newest=6, dry=True))
     out.merge(folders, files)
     assert (out.committed(), out.removed().batches, out.removed().sum) == ([2, 3], 2, 1)
     assert [folder.path.name for folder in out.folders()] == ["batch-00000000-00000002", "batch-00000003"]
 
 
+def test_batches_that_the_checkpoint_does_not_know_stay_and_do_not_count(tmp_path: Path):
+    out = BatchDirectory(str(tmp_path))
+    fill(out, 0, 1, 2, 99_999_999)
+    assert out.expire(Keep(bytes=4), 0.0, newest=0).batches == 0
+    assert out.expire(Keep(bytes=8), 0.0, newest=2).batches == 1
+    assert out.committed() == [1, 2, 99_999_999]
+
+
 def test_old_batches_on_an_object_store(s3: str):
     out = ObjectBatches(s3)
     fill(out, 0, 1, 2)
-    assert out.expire(Keep(bytes=7), 0.0, dry=True).batches == 2
+    assert out.expire(Keep(bytes=1), 0.0, newest=0).batches == 0
+    assert out.expire(Keep(bytes=7), 0.0, newest=6, dry=True).batches == 2
     assert out.committed() == [0, 1, 2]
-    gone = out.expire(Keep(bytes=7), 0.0)
+    gone = out.expire(Keep(bytes=7), 0.0, newest=6)
     assert (gone.batches, gone.sum, gone.files, gone.bytes) == (2, 1, 2, 8)
     assert (out.committed(), len(out.files())) == ([2], 1)
     assert list(out.storage.sizes()) == ["_batches/00000002", "_removed/00000001", "batch-00000002/part-00000.jsonl"]
     assert not out.commit(0, [out.stage(0, "x.jsonl", b"again")])
-    assert out.expire(Keep(seconds=3600), 2e9).batches == 0, "the newest stays"
+    assert out.expire(Keep(seconds=3600), 2e9, newest=6).batches == 0, "the newest stays"
     fill(out, 3)
-    assert out.expire(Keep(seconds=3600), 4e9).batches == 1
+    assert out.expire(Keep(seconds=3600), 4e9, newest=6).batches == 1
     assert (out.committed(), out.removed().batches) == ([3], 3)

@@ -93,6 +93,13 @@ def test_it_is_the_output_of_one_query(out: ObjectBatches):
     assert out.taken
     with pytest.raises(SinkError, match="holds the output of another query"):
         out.claim("two", begun=False)
+    out.release("two")
+    assert out.belongs_to("one")
+    out.release("one")
+    out.claim("two", begun=False)
+    out.commit(0, [out.stage(0, "part.jsonl", b"1")])
+    out.release("two")
+    assert out.belongs_to("two"), "what it has written is there"
 
 
 def test_a_query_that_has_begun_needs_its_earlier_output(out: ObjectBatches):

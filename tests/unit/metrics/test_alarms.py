@@ -16,7 +16,7 @@ from tests.fixtures.scraping import scrape
 from tests.fixtures.waiting import PATIENCE, until
 
 import headrace as hr
-from headrace.errors import AlarmError, PlanError
+from headrace.errors import AlarmError, PlanError, TimeError
 from headrace.host.driving import query as query_module
 from headrace.io.sinks import read_events_output
 from headrace.metrics import calling
@@ -157,6 +157,11 @@ def test_the_share_of_rows_that_are_not_used():
     assert at(62, 1130, 905, 6) == []
 
 
+#: Numbers that no value passes or reaches.
+NO_NUMBERS: tuple[Any, ...] = (float("inf"), float("-inf"), float("nan"), INFINITY, 10**400)
+NO_TIMES = NO_NUMBERS[:4]
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -171,11 +176,20 @@ def test_the_share_of_rows_that_are_not_used():
         lambda: hr.alarm.state_growth(4, least="1 GB"),  # type: ignore[arg-type]
         lambda: hr.alarm.state_growth(4, least=-1),
         lambda: hr.alarm.state_growth(4, least=True),
+        *(partial(hr.alarm.state_growth, number) for number in NO_NUMBERS),
+        *(partial(hr.alarm.state_growth, 4, least=number) for number in NO_NUMBERS),
+        *(partial(hr.alarm.diverted_share, number) for number in NO_NUMBERS),
+        *(partial(hr.alarm.diverted_share, 0.1, least=number) for number in NO_NUMBERS),
+        *(partial(make, number) for make in (hr.alarm.lag, hr.alarm.silent_source) for number in NO_TIMES),
+        *(partial(hr.alarm.state_growth, within=number) for number in NO_TIMES),
+        *(partial(hr.alarm.diverted_share, within=number) for number in NO_TIMES),
     ],
 )  # fmt: skip
 def test_thresholds_that_make_no_sense_are_refused(make: Callable[[], object]):
-    with pytest.raises(PlanError):
+    with pytest.raises((PlanError, TimeError)) as caught:
         make()
+    assert caught.value.allowed
+    assert caught.value.instead
 
 
 def test_what_is_no_rule_is_refused_before_anything_is_created(tmp_path: Path):

@@ -192,3 +192,16 @@ def test_a_query_restarted_again_and_again(tmp_path: Path):
     again = hr.read_parquet(str(tmp_path / "out"), "le LONG, k LONG", lifetime=hr.point("le"))
     assert again.cht()["le"].to_pylist() == list(range(100))
     assert len(BatchDirectory(str(tmp_path / "out")).folders()) <= 4
+
+
+def test_a_query_goes_on_without_compact_after_its_last_batch_was_merged(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    stream = hr.read_csv(str(tmp_path / "in"), "ts LONG", lifetime=hr.point("ts"))
+    for part, compact in enumerate((2, 2, None)):
+        (tmp_path / "in" / f"{part}.csv").write_text(f"ts\n{part}\n")
+        sink = hr.files(str(tmp_path / "out"), encoding="changes", compact=compact)
+        query = stream.start(sink, host="local", checkpoint=str(tmp_path / "state"))
+        query.process_all_available()
+        query.stop()
+    names = [folder.path.name for folder in BatchDirectory(str(tmp_path / "out")).folders()]
+    assert names == ["batch-00000000-00000001", "batch-00000002"]

@@ -48,6 +48,7 @@ from headrace.host.driving.upgrade import (
     check_old,
     dates_of,
     earlier_output,
+    freed_if_refused,
     new_output,
 )
 from headrace.io.adapter import SinkAdapter
@@ -100,10 +101,12 @@ def backfill(
         check_old(place, stored, last)
         check_published(place.storage, last)
         check_alike(change, last)
-        begin_outputs(change)
-        scratch = _scratch(place, planned)
-        computed = _computed(change, last, place, opened(scratch))
-        if log.commit(_Swap(change, last, computed, scratch, log, planned.buckets).commit(about)):
+        with freed_if_refused(change, log.check_owner):
+            begin_outputs(change)
+            scratch = _scratch(place, planned)
+            computed = _computed(change, last, place, opened(scratch))
+            upgraded = _Swap(change, last, computed, scratch, log, planned.buckets).commit(about)
+        if log.commit(upgraded):
             break
     place.remove_scratch()
     replace_about(place.root, about)

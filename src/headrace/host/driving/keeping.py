@@ -83,8 +83,8 @@ class OutputKeeper:
             return {}
         return {"keep": sink.keep.to_json(), "removed": self.removed.get(sink.path, _NOTHING)}
 
-    def look(self) -> None:
-        """Remove what need not be kept any more, if it is time for that."""
+    def look(self, newest: int) -> None:
+        """Remove what need not be kept any more, if it is time for that; `newest` is the last published batch."""
         now = self._clock()
         if not self._sinks or _is_early(now, self._next):
             return
@@ -93,7 +93,7 @@ class OutputKeeper:
             assert sink.keep is not None
             try:
                 place = batches_at(sink.path)
-                gone, total = place.expire(sink.keep, now), place.removed()
+                gone, total = place.expire(sink.keep, now, newest=newest), place.removed()
             except HeadraceError as error:
                 _log.warning("old batches of %r stay for now: %s", sink.path, error.message)
                 continue

@@ -159,7 +159,7 @@ class Publisher:
             if isinstance(sink, FileSink):
                 cti = about["cti"] if about["moved"] else None
                 publish_parts(sink, self._outputs[number].schema, commit.batch, about["parts"], cti)
-        self.keeper.look()
+        self.keeper.look(commit.batch)
 
     def _show(self, number: int, sink: Sink, commit: Commit, about: Mapping[str, Any]) -> None:
         rows = pa.ipc.open_stream(BlockReader(self._storage, commit).block(about["rows"])).read_all()

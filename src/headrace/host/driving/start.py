@@ -29,7 +29,15 @@ from headrace.host.driving.positions import FilePositions
 from headrace.host.driving.publish import Publisher
 from headrace.host.driving.query import Feeder, Query
 from headrace.host.driving.recording import recorded_sources
-from headrace.host.driving.upgrade import TOGETHER, PlannedQuery, check_upgrade, keep, matched
+from headrace.host.driving.upgrade import (
+    TOGETHER,
+    PlannedQuery,
+    check_old,
+    check_upgrade,
+    freed_if_refused,
+    keep,
+    matched,
+)
 from headrace.host.received import hosts_of
 from headrace.io.adapter import SinkAdapter
 from headrace.io.files import is_read_from, local_path
@@ -248,8 +256,9 @@ def _take(
         change = planned.change(place, stored, Log(place.storage).last())
         change.check_described()
         if change.is_changed:
-            catch_up(place, planned, stored, lambda scratch: _muted(host, scratch, planned, request))
-            place.take_over()
+            with freed_if_refused(change, lambda: check_old(place, stored, Log(place.storage).last())):
+                catch_up(place, planned, stored, lambda scratch: _muted(host, scratch, planned, request))
+                place.take_over()
             return
     place.lock()
 

@@ -18,11 +18,12 @@ stream into a place of the old query is refused: a place holds one stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.errors import CheckpointError, PlanError, Superseded
+from headrace.errors import CheckpointError, HeadraceError, PlanError, Superseded
 from headrace.host.driving.adoption import carried
 from headrace.host.driving.changed import UPGRADES, QueryChange
 from headrace.host.driving.checkpoint import Checkpoint, replace_about
@@ -50,6 +51,7 @@ __all__ = [
     "check_upgrade",
     "dates_of",
     "earlier_output",
+    "freed_if_refused",
     "keep",
     "matched",
     "new_output",
@@ -127,8 +129,10 @@ def keep(place: Checkpoint, planned: PlannedQuery, stored: dict[str, Any]) -> No
         if last is not None:
             check_published(place.storage, last)
             _check_directories(change)
-            begin_outputs(change)
-        committed = last is None or _commit(log, _kept(change, last, planned.buckets, log.epoch, about))
+            with freed_if_refused(change, log.check_owner):
+                begin_outputs(change)
+                upgraded = _kept(change, last, planned.buckets, log.epoch, about)
+        committed = last is None or _commit(log, upgraded)
     replace_about(place.root, about)
 
 
@@ -158,6 +162,25 @@ def begin_outputs(change: QueryChange) -> None:
                 instead="another topic or table for this output",
             )
         open_service(sink, owner, -1 - number, change.line.outputs[number], -1)
+
+
+@contextmanager
+def freed_if_refused(change: QueryChange, check: Callable[[], object]) -> Iterator[None]:
+    """If an upgrade is refused in here, its new directories, which are claimed and empty, are free for other queries.
+
+    `check` raises if another driver may have taken over the checkpoint: it may be about to write into them.
+    """
+    try:
+        yield
+    except Superseded:
+        raise
+    except HeadraceError:
+        with suppress(HeadraceError):  # the refusal is what the user sees
+            check()
+            for sink, old in zip(change.sinks, change.old_outputs, strict=True):
+                if old is None and isinstance(sink, FileSink):
+                    batches_at(sink.path).release(change.stored["owner"])
+        raise
 
 
 def _check_directories(change: QueryChange) -> None:

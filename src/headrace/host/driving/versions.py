@@ -31,9 +31,20 @@ _PARTS: dict[str, type] = {
     "fingerprint": str, "plan": list, "buckets": int, "sources": list, "sinks": list, "owner": str,
 }  # fmt: skip
 _ADDED_PARTS: dict[str, type] = {
-    "dates": list, "operators": dict, "nodes": list, "bases": list, "origins": dict, "places": dict,
-    "outputs": list, "modules": list, "services": list, "left_out": list,
+    "dates": list, "source_dates": list, "operators": dict, "nodes": list, "bases": list, "origins": dict,
+    "places": dict, "outputs": list, "modules": list, "services": list, "left_out": list,
 }  # fmt: skip
+#: What the lists and dictionaries have; the others have texts.
+_ENTRIES: dict[str, type] = {"dates": bool, "source_dates": bool, "outputs": dict, "operators": dict}
+#: What entries that are dictionaries have.
+_MEMBERS: dict[str, dict[str, type]] = {
+    "outputs": {"stream": str, "place": str, "form": str},
+    "operators": {"operator": str, "columns": dict, "merged": dict, "spread": bool},
+}
+#: Parts with one entry for each operator, each output, each source.
+_ALIKE = (("plan", "nodes", "bases"), ("sinks", "dates", "outputs"), ("sources", "source_dates", "origins", "places"))
+#: Parts by the fingerprints of operators.
+_BY_NODE = ("origins", "places", "operators")
 
 
 @dataclass(frozen=True)
@@ -81,12 +92,37 @@ def _check_parts(place: str, about: _Description) -> None:
     expected = _PARTS | {name: kind for name, kind in _ADDED_PARTS.items() if name in about}
     for name, kind in expected.items():
         if not isinstance(about.get(name), kind):
-            what = "has another type" if name in about else "is missing"
-            raise CheckpointError(
-                f"the checkpoint's headrace.json is damaged: {name!r} {what}",
-                given=f"{place}/headrace.json",
-                instead="restore the file, or another checkpoint directory and new sinks",
-            )
+            raise _damaged(place, name, "has another type" if name in about else "is missing")
+        if not _is_whole(name, about[name]):
+            raise _damaged(place, name, "has another content")
+    for first, *others in _ALIKE:
+        for name in others:
+            if name in about and len(about[name]) != len(about[first]):
+                raise _damaged(place, name, f"has {len(about[name])} entries, and {first!r} {len(about[first])}")
+    for name in _BY_NODE if "nodes" in about else ():
+        if name in about and not set(about[name]) <= set(about["nodes"]):
+            raise _damaged(place, name, "names operators that are not in 'nodes'")
+
+
+def _is_whole(name: str, part: object) -> bool:
+    """Whether a part has entries of the right types."""
+    if name == "buckets":
+        return not isinstance(part, bool) and part > 0  # type: ignore[operator] # it is a number
+    if not isinstance(part, (list, dict)):
+        return True
+    entries = part if isinstance(part, list) else list(part.values())
+    if not all(isinstance(entry, _ENTRIES.get(name, str)) for entry in entries):
+        return False
+    members = _MEMBERS.get(name, {})
+    return all(isinstance(entry.get(one), kind) for entry in entries for one, kind in members.items())
+
+
+def _damaged(place: str, name: str, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"the checkpoint's headrace.json is damaged: {name!r} {what}",
+        given=f"{place}/headrace.json",
+        instead="restore the file, or another checkpoint directory and new sinks",
+    )
 
 
 def _unreadable(place: str, about: _Description, known: CheckpointFormat | None) -> CheckpointError:

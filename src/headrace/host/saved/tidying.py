@@ -8,7 +8,8 @@ stay until it is committed: a driver elsewhere may still be about to commit it. 
 was refused goes, too: another one begins anew.
 
 Old batches of outputs are removed as the last start of the query has said (`host/driving/keeping.py`): diverted rows
-after 30 days, or as `retention=` says, other outputs if their sink has a `keep=`. `older_than` is an age for diverted
+after 30 days, or as `retention=` says, other outputs if their sink has a `keep=`. Batches that the last commit does not
+know stay, and do not count. `older_than` is an age for diverted
 rows and recorded batches instead. Removed batches are announced before (`io/commit.py`), so a query may run meanwhile.
 """
 
@@ -76,7 +77,7 @@ def tidy_up(folder: SavedCheckpoint, older_than: DurationLike | None = None, *, 
             for kind, path, keep in _kept(folder, last, age):
                 place = batches_at(path)
                 if place.belongs_to(str(owner)):
-                    gone = place.expire(keep, time.time(), dry=dry)
+                    gone = place.expire(keep, time.time(), newest=last.batch, dry=dry)
                     _count(found, kind, gone.files, gone.bytes)
                 elif place.taken:
                     others.append(path)
