@@ -49,24 +49,6 @@ def reasons_of(run: hr.Run) -> dict[str, str]:
     return {row["row"]: row["reason"] for row in run.diverted().to_pylist()}
 
 
-# --- options of columns -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rename", ["cost", ["cost"], 5, {"cost": 5}, {5: "cost"}])
-def test_names_that_are_no_dictionary_of_texts(tmp_path: Path, rename: Any):
-    with pytest.raises(errors.SchemaError, match=r"rename is a dictionary|names of columns are texts") as error:
-        points(tmp_path, rename=rename)
-    assert "'name in the file': 'new name'" in parts_of(error.value)
-
-
-@pytest.mark.parametrize("sparse", [5, None, [5], {"note": 1, 5: 2}])
-def test_columns_that_rows_may_lack_are_texts(tmp_path: Path, sparse: Any):
-    path = written(tmp_path, '{"t": 1}\n', "rows.json")
-    with pytest.raises(errors.SchemaError, match="sparse names the columns") as error:
-        hr.read_json(path, "t LONG", lifetime=hr.point("t"), sparse=sparse)
-    assert error.value.instead == "sparse=['note']"
-
-
 # --- rows that cannot be read ---------------------------------------------------------------------------------------
 
 
